@@ -1,0 +1,39 @@
+# Each target sets up what it needs in .venv and can be run again.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test lint bench test-deep test-lowest clean
+
+demo: $(READY)
+	$(BIN)/python examples/demo.py
+
+test: lint
+	$(BIN)/python -m pytest -n 2 -q
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks
+
+# 10,000 examples of every law; about an hour on two cores.
+test-deep: $(READY)
+	TNSHARE_EXAMPLES=10000 $(BIN)/python -m pytest -n 2 -q tests/test_laws.py tests/test_decompose_laws.py
+
+# The same tests with the oldest versions that pyproject.toml allows.
+test-lowest:
+	$(MAKE) VENV=.venv-lowest CONSTRAINTS=constraints-lowest.txt .venv-lowest/.ready
+	.venv-lowest/bin/python -m pytest -n 2 -q
+
+CONSTRAINTS ?= constraints.txt
+$(READY): pyproject.toml $(CONSTRAINTS)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e ".[torch,jax,bench,dev]"
+	touch $@
+
+clean:
+	rm -rf .venv .venv-lowest .hypothesis .mypy_cache .ruff_cache

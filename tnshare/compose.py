@@ -1,0 +1,86 @@
+"""Contract a network of arrays: weights of all tasks, of one, of some; in any framework that has an Ops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from .errors import TnshareError
+from .network import Network, Node
+from .ops import Array, NDArray, Ops, numpy_ops
+from .plan import Plan
+from .tasks import Choice, choose, take_rows
+
+ROWS = "b"
+
+
+def compose(
+    network: Network, factors: Mapping[str, Array], task: Any = None, *, ops: Ops[Array] | None = None
+) -> Array:
+    """The weights that the factors stand for, with the axes ``network.output``.
+
+    ``task=3`` gives one task, without the task axis (a pair for two task axes); a list keeps one axis, last,
+    for its tasks.
+    """
+    actual: Ops[Array] = numpy_ops if ops is None else ops  # type: ignore[assignment]
+    arrays = checked(network, factors)
+    if task is None:
+        return Plan.flop_optimal(network).run(actual, arrays)
+    choice = choose(task, network, actual)
+    part = chosen_network(network, choice)
+    return Plan.flop_optimal(part).run(actual, chosen_arrays(network, arrays, choice, actual))
+
+
+def chosen_network(network: Network, choice: Choice, rows: str = ROWS) -> Network:
+    """The network of the chosen tasks: no task axis for one task, an axis of rows for several."""
+    if choice.rows is None:
+        return network.drop(*network.tasks)
+    last = network.rename(network.tasks, rows, max(choice.rows, 1))
+    return last.to(*network.weights, rows)
+
+
+def chosen_arrays(network: Network, arrays: list[Array], choice: Choice, ops: Ops[Array]) -> list[Array]:
+    """The arrays of all nodes, those that have task axes reduced to the chosen tasks."""
+    pairs = zip(network.nodes, arrays, strict=True)
+    return [take_rows(array, _own_tasks(network, node), choice, ops) for node, array in pairs]
+
+
+def checked(network: Network, factors: Mapping[str, Array]) -> list[Array]:
+    """The arrays in the order of the nodes; refuses missing ones and wrong shapes."""
+    arrays = []
+    for node in network.nodes:
+        if node.name not in factors:
+            raise TnshareError(f"the factor {node.name!r} is missing: expected {tuple(network.shapes)}")
+        array = factors[node.name]
+        if tuple(array.shape) != node.shape:
+            raise TnshareError(
+                f"the factor {node!r} must have shape {node.shape}: found {tuple(array.shape)}"
+            )
+        arrays.append(array)
+    return arrays
+
+
+def gram(network: Network, factors: Mapping[str, NDArray], kept: tuple[str, ...]) -> NDArray:
+    """``sum conj(W) W`` over all axes of the output but the ``kept``, from the factors alone.
+
+    The result has the kept axes twice, those of the conjugate first.
+    """
+    twin = {axis: axis if axis in set(network.output) - set(kept) else f"{axis}*" for axis in network.sizes}
+    mirrored = (
+        Node(f"{node.name}*", tuple(twin[axis] for axis in node.axes), node.shape) for node in network.nodes
+    )
+    doubled = Network((*mirrored, *network.nodes), (*(twin[axis] for axis in kept), *kept))
+    arrays = [np.asarray(factors[node.name]) for node in network.nodes]
+    return Plan.flop_optimal(doubled).run(numpy_ops, [*(array.conj() for array in arrays), *arrays])
+
+
+def squared_norm(network: Network, factors: Mapping[str, NDArray]) -> float:
+    """``||W||_F^2`` from the factors alone."""
+    return float(gram(network, factors, ()).real)
+
+
+def _own_tasks(network: Network, node: Node) -> tuple[int, ...]:
+    """The positions in ``network.tasks`` of the task axes of a node, in its own order."""
+    return tuple(network.tasks.index(axis) for axis in node.axes if axis in network.tasks)

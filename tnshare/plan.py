@@ -1,0 +1,152 @@
+"""A contraction as a straight line of binary steps, each one batched matrix product."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import opt_einsum
+
+from .network import Network
+from .ops import Array, Ops
+
+
+@dataclass(frozen=True)
+class Step:
+    """``result[batch, rows, columns] = sum_inner left[batch, rows, inner] right[batch, inner, columns]``.
+
+    ``left`` and ``right`` count through the operands of the plan first, then the results of its steps. The
+    orders bring the axes of an operand to those of the formula; None means that they are so already.
+    """
+
+    left: int
+    right: int
+    batch: tuple[str, ...]
+    rows: tuple[str, ...]
+    inner: tuple[str, ...]
+    columns: tuple[str, ...]
+    left_order: tuple[int, ...] | None
+    right_order: tuple[int, ...] | None
+
+    @property
+    def result(self) -> tuple[str, ...]:
+        """The axes of what the step gives."""
+        return self.batch + self.rows + self.columns
+
+    def flops(self, sizes: Mapping[str, int]) -> int:
+        """Multiplications and additions."""
+        return 2 * _count(self.result + self.inner, sizes)
+
+    def run(self, ops: Ops[Array], left: Array, right: Array, sizes: Mapping[str, int]) -> Array:
+        """Compute it: two views (or copies), one product, one view."""
+        b, r = _count(self.batch, sizes), _count(self.rows, sizes)
+        k, c = _count(self.inner, sizes), _count(self.columns, sizes)
+        a = left if self.left_order is None else ops.transpose(left, self.left_order)
+        z = right if self.right_order is None else ops.transpose(right, self.right_order)
+        stack = (b,) if self.batch else ()
+        product = ops.matmul(ops.reshape(a, (*stack, r, k)), ops.reshape(z, (*stack, k, c)))
+        return ops.reshape(product, tuple(sizes[axis] for axis in self.result))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to contract a network. It holds for every size of the axes; its costs are for the network's own."""
+
+    network: Network
+    steps: tuple[Step, ...]
+    order: tuple[int, ...]
+
+    @classmethod
+    def flop_optimal(cls, network: Network) -> Plan:
+        """The order in which opt_einsum finds the fewest flops."""
+        return _flop_optimal(network)
+
+    @cached_property
+    def flops(self) -> int:
+        """Multiplications and additions of all steps."""
+        return sum(step.flops(self.network.sizes) for step in self.steps)
+
+    @cached_property
+    def largest_intermediate(self) -> int:
+        """The number of elements of the largest result of a step that is not the last."""
+        return max((_count(step.result, self.network.sizes) for step in self.steps[:-1]), default=0)
+
+    def run(self, ops: Ops[Array], operands: Sequence[Array]) -> Array:
+        """Contract arrays given in the order of the network's nodes; their sizes may differ from its own."""
+        sizes: dict[str, int] = {}
+        for node, array in zip(self.network.nodes, operands, strict=True):
+            sizes.update(zip(node.axes, array.shape, strict=True))
+        values: dict[int, Array] = dict(enumerate(operands))
+        for n, step in enumerate(self.steps, len(operands)):
+            # Popping lets go of an intermediate as soon as it has been used.
+            values[n] = step.run(ops, values.pop(step.left), values.pop(step.right), sizes)
+        (result,) = values.values()
+        return result if self.order == tuple(range(len(self.order))) else ops.transpose(result, self.order)
+
+    def explain(self) -> str:
+        """What is contracted with what, and what it costs."""
+        sizes = self.network.sizes
+        names = [node.name for node in self.network.nodes]
+        names += [f"t{n}" for n in range(1, len(self.steps) + 1)]
+        rows = [("step", "batch x rows x inner x columns", "flops", "result", "elements")]
+        for n, step in enumerate(self.steps, len(self.network.nodes)):
+            parts = (step.batch, step.rows, step.inner, step.columns)
+            rows.append(
+                (
+                    f"{names[n]} = {names[step.left]} . {names[step.right]}",
+                    " x ".join(str(_count(part, sizes)) for part in parts),
+                    f"{step.flops(sizes):,}",
+                    f"({', '.join(step.result)})",
+                    f"{_count(step.result, sizes):,}",
+                )
+            )
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows
+        ]
+        head = (
+            f"{self.network!r}\n{len(self.steps)} steps, {self.flops:,} flops, largest intermediate "
+            f"{self.largest_intermediate:,} elements; order with the fewest flops (opt_einsum)"
+        )
+        return "\n".join([head, *lines])
+
+
+@lru_cache(maxsize=4096)
+def _flop_optimal(network: Network) -> Plan:
+    path, _ = opt_einsum.contract_path(
+        network.equation, *network.shapes.values(), shapes=True, optimize="auto-hq"
+    )
+    live = [(n, node.axes) for n, node in enumerate(network.nodes)]
+    steps: list[Step] = []
+    for pair in path:
+        if len(pair) == 1:  # opt_einsum's way of saying that a single operand is left as it is
+            continue
+        picked = [live.pop(position) for position in sorted(pair, reverse=True)][::-1]
+        needed = {axis for _, axes in live for axis in axes} | set(network.output)
+        steps.append(_step(picked[0], picked[1], needed))
+        live.append((len(network.nodes) + len(steps) - 1, steps[-1].result))
+    ((_, axes),) = live
+    return Plan(network, tuple(steps), tuple(axes.index(axis) for axis in network.output))
+
+
+def _step(left: tuple[int, tuple[str, ...]], right: tuple[int, tuple[str, ...]], needed: set[str]) -> Step:
+    """The product of two operands, each given as its number and its axes; ``needed`` axes are kept."""
+    (left_id, left_axes), (right_id, right_axes) = left, right
+    common = [axis for axis in left_axes if axis in right_axes]
+    batch = tuple(axis for axis in common if axis in needed)
+    inner = tuple(axis for axis in common if axis not in needed)
+    rows = tuple(axis for axis in left_axes if axis not in common)
+    columns = tuple(axis for axis in right_axes if axis not in common)
+    left_order = _order(left_axes, batch + rows + inner)
+    right_order = _order(right_axes, batch + inner + columns)
+    return Step(left_id, right_id, batch, rows, inner, columns, left_order, right_order)
+
+
+def _order(axes: tuple[str, ...], wanted: tuple[str, ...]) -> tuple[int, ...] | None:
+    return None if axes == wanted else tuple(axes.index(axis) for axis in wanted)
+
+
+def _count(axes: Iterable[str], sizes: Mapping[str, int]) -> int:
+    return math.prod(sizes[axis] for axis in axes)

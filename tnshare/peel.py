@@ -1,0 +1,133 @@
+"""Split one factor off a tensor by a truncated SVD, in the memory of the tensor itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+NDArray = np.ndarray[Any, Any]
+
+# Eigenvalues of a Gram matrix are right to about 1e-16 of the largest. What a truncation may drop must be
+# far above that for them to decide it; else a proper SVD does.
+_GRAM_RESOLUTION = 1e-8
+# Below this many elements a proper SVD costs nothing worth saving.
+_GRAM_SIZE = 2**14
+_CHUNK = 2**19  # elements that are copied at once
+
+
+@dataclass(frozen=True)
+class Peel:
+    """``tensor ~ basis . rest``: a basis (d, k) with orthonormal columns, and the rest (pre, k, post)."""
+
+    basis: NDArray
+    singular_values: NDArray
+    rest: NDArray
+    dropped: float
+
+
+def peel(work: NDArray, *, allowed: float = 0.0, rank: int | None = None, exact: bool = False) -> Peel:
+    """Split the middle axis off a contiguous array (pre, d, post), which is overwritten.
+
+    Keeps the given rank, or the smallest one whose dropped singular values have squares that sum to at most
+    ``allowed``. ``exact`` asks for an SVD even where a Gram matrix would do.
+    """
+    pre, d, post = work.shape
+    if d > pre * post:
+        return _peel_tall(work, allowed, rank, exact)
+    squares, basis = spectrum(work, allowed, rank, exact)
+    k = rank or smallest_rank(squares, allowed)
+    basis = np.ascontiguousarray(basis[:, :k])
+    return Peel(basis, np.sqrt(squares[:k]), project(work, basis), float(squares[k:].sum()))
+
+
+def spectrum(
+    work: NDArray, allowed: float = 0.0, rank: int | None = None, exact: bool = False
+) -> tuple[NDArray, NDArray]:
+    """Squared singular values of the flattening (d, pre * post), falling, and its left singular vectors."""
+    found = None if exact else _by_gram(work, allowed, rank)
+    return _by_svd(work) if found is None else found
+
+
+def smallest_rank(squares: NDArray, allowed: float) -> int:
+    """The smallest rank of at least 1 that drops no more than allowed, up to rounding."""
+    tails = np.cumsum(squares[::-1])[::-1]  # tails[k]: what keeping k drops
+    return max(1, int(np.count_nonzero(tails > allowed * (1 + 1e-12))))
+
+
+def project(work: NDArray, basis: NDArray) -> NDArray:
+    """``basis^H`` applied to the middle axis; the result lies at the start of the memory of ``work``."""
+    pre, _, post = work.shape
+    k = basis.shape[1]
+    adjoint = basis.conj().T
+    if pre == 1:
+        for columns in _blocks(post, work.size // post):
+            work[0, :k, columns] = adjoint @ work[0, :, columns]
+        return work[:, :k]
+    # Blocks are written no further on than where they were read, so none is overwritten before its turn.
+    result = work.reshape(-1)[: pre * k * post].reshape(pre, k, post)
+    for rows in _blocks(pre, work.size // pre):
+        result[rows] = adjoint @ work[rows] if post > 1 else (work[rows, :, 0] @ basis.conj())[:, :, None]
+    return result
+
+
+def _peel_tall(work: NDArray, allowed: float, rank: int | None, exact: bool) -> Peel:
+    """More rows than the rest has entries: decompose the other side, ``A = (A V / s) (s V^H)``."""
+    pre, d, post = work.shape
+    if pre > 1:
+        turned = np.ascontiguousarray(work.transpose(1, 0, 2)).reshape(1, d, pre * post)
+        result = _peel_tall(turned, allowed, rank, exact)
+        rest = result.rest.reshape(-1, pre, post).transpose(1, 0, 2)
+        return Peel(result.basis, result.singular_values, np.ascontiguousarray(rest), result.dropped)
+    sideways = work.reshape(d, post, 1)
+    found = None if exact else _by_gram(sideways, allowed, rank)
+    if found is None:
+        u, s, vh = np.linalg.svd(work[0], full_matrices=False)
+        k = rank or smallest_rank(s**2, allowed)
+        return Peel(u[:, :k].copy(), s[:k], (s[:k, None] * vh[:k])[None], float((s[k:] ** 2).sum()))
+    squares, v = found  # conj(V), as it is the left side of the transpose
+    k = rank or smallest_rank(squares, allowed)
+    v, s = np.ascontiguousarray(v[:, :k]), np.sqrt(squares[:k])
+    basis = project(sideways, v)[:, :, 0]
+    basis /= s
+    return Peel(basis, s, (s[:, None] * v.T)[None], float(squares[k:].sum()))
+
+
+def _by_gram(work: NDArray, allowed: float, rank: int | None) -> tuple[NDArray, NDArray] | None:
+    """The spectrum from a d x d Gram matrix, or None if that is too coarse to decide what may be dropped."""
+    if work.size < _GRAM_SIZE:
+        return None
+    pre, d, post = work.shape
+    gram = np.zeros((d, d), work.dtype)
+    if pre == 1:
+        for columns in _blocks(post, d):
+            block = work[0, :, columns]
+            gram += block @ block.conj().T
+    else:
+        for rows in _blocks(pre, d * post):
+            block = work[rows].transpose(1, 0, 2).reshape(d, -1)
+            gram += block @ block.conj().T
+    values, vectors = np.linalg.eigh(gram)
+    squares = np.maximum(values[::-1], 0)
+    decides = allowed if rank is None else float(squares[rank:].sum())
+    if squares[0] > 0 and (decides >= _GRAM_RESOLUTION * squares.sum() or rank == d):
+        return squares, vectors[:, ::-1]
+    return None
+
+
+def _by_svd(work: NDArray) -> tuple[NDArray, NDArray]:
+    """The spectrum from an SVD of the triangular factor, which is small where the flattening is long."""
+    matrix = work.transpose(1, 0, 2).reshape(work.shape[1], -1)
+    if matrix.shape[0] < matrix.shape[1]:
+        triangle: NDArray = np.linalg.qr(matrix.conj().T, mode="r")  # type: ignore[assignment]
+        matrix = triangle.conj().T
+    basis, values, _ = np.linalg.svd(matrix, full_matrices=False)
+    return values**2, basis
+
+
+def _blocks(count: int, size: int) -> Iterator[slice]:
+    """Slices over ``count`` items of ``size`` elements each, a few megabytes at a time."""
+    step = max(1, _CHUNK // size)
+    return (slice(start, start + step) for start in range(0, count, step))

@@ -1,0 +1,48 @@
+"""Improve a Tucker decomposition by higher-order orthogonal iteration, with TensorLy."""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from .balance import Factors, NDArray, Spectrum
+from .peel import peel
+from .split import Split
+
+
+def hooi(parts: Split, stack: NDArray) -> Split:
+    """The same ranks, found by iteration from TensorLy's own start; the caller keeps whichever is better."""
+    network = parts.network
+    core_node, *bases = network.nodes
+    axes = [next(axis for axis in node.axes if axis in network.output) for node in bases]
+    ranks = [network.sizes[bond] for bond in parts.spec.bonds(network.output)]
+    # TensorLy keeps its backend for each thread, and a thread of our own is the one place where setting it
+    # changes nothing for anybody else: its context manager sets the backend of the whole process on leaving.
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        core, matrices = thread.submit(_iterate, stack, ranks).result()
+    factors: Factors = {}
+    spectra: dict[str, Spectrum] = {}
+    # The core's own singular vectors turn each bond to its singular basis, losing nothing.
+    for n, (node, axis, matrix) in enumerate(zip(bases, axes, matrices, strict=True)):
+        (bond,) = set(node.axes) - {axis}
+        shape = (math.prod(core.shape[:n]), core.shape[n], math.prod(core.shape[n + 1 :]))
+        turned = peel(core.reshape(shape), rank=core.shape[n], exact=True)
+        core = np.ascontiguousarray(turned.rest).reshape(core.shape)
+        basis = matrix @ turned.basis
+        factors[node.name] = basis if node.axes[0] == axis else basis.T.copy()
+        spectra[bond] = (node.name, turned.singular_values)
+    tasks = len(network.tasks)
+    order = (*range(core.ndim - tasks, core.ndim), *range(core.ndim - tasks))
+    factors[core_node.name] = np.ascontiguousarray(core.transpose(order))
+    return Split(parts.spec, network, factors, spectra)
+
+
+def _iterate(stack: NDArray, ranks: list[int]) -> tuple[NDArray, list[NDArray]]:
+    import tensorly
+    from tensorly.decomposition import tucker
+
+    tensorly.set_backend("numpy", local_threadsafe=True)
+    core, matrices = tucker(stack, ranks, n_iter_max=50, tol=1e-8)
+    return np.ascontiguousarray(core), [np.asarray(matrix) for matrix in matrices]

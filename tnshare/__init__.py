@@ -1,0 +1,43 @@
+"""Soft parameter sharing between many related tasks, by tensor networks, in any deep-learning framework."""
+
+from . import backends
+from .apply import apply, fan_out
+from .checkpoint import load, save
+from .compose import compose
+from .decompose import Decomposition, decompose
+from .errors import TnshareError
+from .frozen import FrozenCodes
+from .init import decomposed_factors, random_factors
+from .layer import Conv, Embedding, Linear
+from .network import Network, Node
+from .plan import Plan, Step
+from .sharing import codes, sharing_strength, task_similarity
+from .spec import LAF, TT, Tucker
+
+__all__ = [
+    "LAF",
+    "TT",
+    "Conv",
+    "Decomposition",
+    "Embedding",
+    "FrozenCodes",
+    "Linear",
+    "Network",
+    "Node",
+    "Plan",
+    "Step",
+    "TnshareError",
+    "Tucker",
+    "apply",
+    "backends",
+    "codes",
+    "compose",
+    "decompose",
+    "decomposed_factors",
+    "fan_out",
+    "load",
+    "random_factors",
+    "save",
+    "sharing_strength",
+    "task_similarity",
+]

@@ -1,0 +1,127 @@
+"""Random factors whose composed weights have a stated variance in every task."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .balance import Factors, NDArray, equalise_norms
+from .compose import squared_norm
+from .decompose import decompose
+from .errors import TnshareError
+from .network import Network, Node
+from .spec import Spec
+
+
+def random_stream(seed: int, name: str) -> np.random.Generator:
+    """The stream of one tensor: it depends on the seed and the tensor's name alone."""
+    if isinstance(seed, bool) or not hasattr(seed, "__index__") or seed < 0:
+        raise TnshareError(f"a seed must be a whole number of at least 0: found {seed!r}")
+    return np.random.default_rng([seed, *name.encode()])
+
+
+def random_factors(
+    network: Network,
+    *,
+    variance: float,
+    seed: int = 0,
+    dtype: Any = np.float32,
+    frozen: Mapping[str, NDArray] | None = None,
+) -> Factors:
+    """Factors whose composed weights have mean 0 and, in each task of each draw, this mean square.
+
+    Every factor is an isometry from its bonds towards the tasks to its other axes, and every task's code a
+    vector of the same length. So ``||W_t||`` is the same in all tasks, exactly, and no dense tensor is built.
+    Where shapes allow no isometry (two task axes whose ranks multiply to more than the core can hold, frozen
+    codes of more rows than weights) columns have unit length, and the mean over the tasks is exact.
+    """
+    _check_variance(variance)
+    given = dict(frozen or {})
+    factors = {
+        n.name: given[n.name] if n.name in given else _draw(network, n, seed, dtype) for n in network.nodes
+    }
+    return _scaled(network, factors, variance, dtype, [name for name in factors if name not in given])
+
+
+def decomposed_factors(
+    spec: Spec, network: Network, *, variance: float, seed: int = 0, dtype: Any = np.float32
+) -> Factors:
+    """The paper's way: draw dense weights, decompose them, start from the factors.
+
+    Truncation takes variance away, so the factors are scaled until the mean square over all tasks is the
+    stated one; single tasks scatter around it. Needs memory for the dense weights.
+    """
+    _check_variance(variance)
+    if spec.frozen(network):
+        raise TnshareError("frozen codes leave nothing to decompose: draw the factors directly instead")
+    stack = _normal(random_stream(seed, "dense"), network.shape, dtype)
+    d = decompose(stack, spec.method, ranks=spec.ranks, axes=network.output, tasks=network.tasks)
+    return _scaled(network, d.factors, variance, dtype, list(d.factors))
+
+
+def _scaled(
+    network: Network, factors: Mapping[str, NDArray], variance: float, dtype: Any, names: Sequence[str]
+) -> Factors:
+    total = squared_norm(network, factors)
+    wanted = math.sqrt(variance * math.prod(network.shape) / total)
+    scaled = {name: np.array(factor, copy=name in names) for name, factor in factors.items()}
+    equalise_norms(scaled, names, wanted)
+    return {name: factor.astype(dtype) for name, factor in scaled.items()}
+
+
+def _draw(network: Network, node: Node, seed: int, dtype: Any) -> NDArray:
+    """A random isometry in the storage order of the node."""
+    batch, rows, columns = _directions(network, node)
+    axes = (*batch, *rows, *columns)
+    shape = tuple(math.prod(network.sizes[a] for a in part) for part in (batch, rows, columns))
+    stack = _isometries(_normal(random_stream(seed, node.name), shape, dtype))
+    return (
+        stack.reshape([network.sizes[a] for a in axes]).transpose([axes.index(a) for a in node.axes]).copy()
+    )
+
+
+def _directions(network: Network, node: Node) -> tuple[list[str], list[str], list[str]]:
+    """The axes of a node: those of tasks, those towards the weights, those from the weights to the tasks."""
+    batch = [axis for axis in node.axes if axis in network.tasks]
+    columns = [
+        axis for axis in node.axes if axis not in network.output and _leads_to_tasks(network, node, axis)
+    ]
+    return batch, [axis for axis in node.axes if axis not in (*batch, *columns)], columns
+
+
+def _leads_to_tasks(network: Network, node: Node, bond: str) -> bool:
+    """Whether cutting the bond leaves weights on the node's side and tasks on the other."""
+    side = network.side(node.name, bond)
+    here = {axis for member in side for axis in member.axes}
+    there = {axis for other in network.nodes if other not in side for axis in other.axes}
+    return bool(here & set(network.weights)) and bool(there & set(network.tasks))
+
+
+def _isometries(stack: NDArray) -> NDArray:
+    """Orthonormal columns in each matrix (batch, rows, columns); unit columns where there are too many."""
+    rows, columns = stack.shape[1:]
+    if columns == 1 or columns > rows:
+        unit: NDArray = stack / np.linalg.norm(stack, axis=1, keepdims=True)
+        return unit
+    q, r = np.linalg.qr(stack)
+    diagonal = np.einsum("bkk->bk", r)
+    # QR alone prefers one sign of R's diagonal; without it the isometries are uniformly distributed.
+    result: NDArray = q * (diagonal / np.abs(diagonal))[:, None, :]
+    return result
+
+
+def _normal(stream: np.random.Generator, shape: Sequence[int], dtype: Any) -> NDArray:
+    """Standard normal numbers in double precision, whatever the dtype, so that it changes no draw."""
+    if np.dtype(dtype).kind != "c":
+        return stream.standard_normal(shape)
+    parts = stream.standard_normal((2, *shape))
+    result: NDArray = (parts[0] + 1j * parts[1]) / math.sqrt(2)
+    return result
+
+
+def _check_variance(variance: float) -> None:
+    if not (math.isfinite(variance) and variance > 0):
+        raise TnshareError(f"variance must be a positive number: found {variance!r}")

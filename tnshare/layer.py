@@ -1,0 +1,276 @@
+"""Layers without a framework: what their weights are made of, how they start, how they are contracted."""
+
+from __future__ import annotations
+
+import math
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, Literal
+
+import numpy as np
+
+from .errors import TnshareError
+from .init import decomposed_factors, random_factors, random_stream
+from .network import Network
+from .ops import NDArray
+from .plan import Plan
+from .spec import Spec
+
+Tasks = int | Mapping[str, int] | tuple[tuple[str, int], ...]
+Way = Literal["one", "mixed", "each", "fan_out"]
+WAYS: tuple[Way, ...] = ("one", "mixed", "each", "fan_out")
+
+
+class Layer(ABC):
+    """What Linear, Conv and Embedding have in common: factors for the weights, and a bias for each task."""
+
+    tasks: Any
+    spec: Spec
+    bias: bool
+
+    @property
+    @abstractmethod
+    def weight_sizes(self) -> dict[str, int]:
+        """The axes of one task's weights, in the order that ranks are given in."""
+
+    @property
+    @abstractmethod
+    def variance(self) -> float:
+        """The variance that initial weights have."""
+
+    @property
+    @abstractmethod
+    def bias_size(self) -> int:
+        """The number of biases of one task; 0 if there are none."""
+
+    @cached_property
+    def network(self) -> Network:
+        """The factors of the weights of all tasks."""
+        sizes = self.task_sizes
+        return self.spec.network(tasks=tuple(sizes), **self.weight_sizes, **sizes)
+
+    @cached_property
+    def task_sizes(self) -> dict[str, int]:
+        """The number of tasks along each task axis, by name."""
+        return dict(self.tasks)
+
+    @cached_property
+    def task_shape(self) -> tuple[int, ...]:
+        """The number of tasks along each task axis."""
+        return tuple(self.task_sizes.values())
+
+    @cached_property
+    def frozen(self) -> dict[str, NDArray]:
+        """Factors that are given and not learnt; they are no part of the parameters."""
+        return self.spec.frozen(self.network)
+
+    def init(
+        self, seed: int = 0, dtype: Any = np.float32, scheme: Literal["direct", "decomposed"] = "direct"
+    ) -> dict[str, NDArray]:
+        """Initial values of all parameters, by name: those factors that are learnt, then the bias.
+
+        Every tensor has a random stream of its own, keyed by the seed and its name, so the same seed gives
+        the same factors with and without bias, in every framework and dtype. ``"direct"`` gives every task
+        the same variance and builds no dense weights; ``"decomposed"`` is the paper's way (draw, decompose).
+        """
+        if scheme not in ("direct", "decomposed"):
+            raise TnshareError(f"scheme must be 'direct' or 'decomposed': found {scheme!r}")
+        if scheme == "decomposed":
+            values = decomposed_factors(
+                self.spec, self.network, variance=self.variance, seed=seed, dtype=dtype
+            )
+        else:
+            values = random_factors(
+                self.network, variance=self.variance, seed=seed, dtype=dtype, frozen=self.frozen
+            )
+        learnt = {name: value for name, value in values.items() if name not in self.frozen}
+        if self.bias_size:
+            bound = math.sqrt(3 * self.variance)
+            draw = random_stream(seed, "bias").uniform(-bound, bound, (*self.task_shape, self.bias_size))
+            learnt["bias"] = draw.astype(dtype)
+        return learnt
+
+    @cached_property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of every parameter, by name, as ``init`` gives them."""
+        shapes = {name: shape for name, shape in self.network.shapes.items() if name not in self.frozen}
+        return shapes | ({"bias": (*self.task_shape, self.bias_size)} if self.bias_size else {})
+
+    def _set(self, **values: Any) -> None:
+        """Put checked values in the place of what was given; for use while a frozen instance is made."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+
+@dataclass(frozen=True)
+class Linear(Layer):
+    """``y = x W_t + b_t``, with ``W`` (i, o, task) kept as factors.
+
+    ``tasks`` is their number, or, for tasks told apart by two things, ``{"site": 4, "user": 5}``. Weights and
+    biases start with the variance that ``torch.nn.Linear`` gives them, 1 / (3 in_features).
+    """
+
+    in_features: int
+    out_features: int
+    tasks: Tasks
+    spec: Spec
+    bias: bool = True
+
+    def __post_init__(self) -> None:
+        self._set(
+            in_features=whole("in_features", self.in_features),
+            out_features=whole("out_features", self.out_features),
+            tasks=read_tasks(self.tasks, reserved=("b", "m", "i", "o")),
+        )
+        _ = self.network  # a wrong rank is told now, not at the first call
+
+    @property
+    def weight_sizes(self) -> dict[str, int]:
+        return {"i": self.in_features, "o": self.out_features}
+
+    @property
+    def variance(self) -> float:
+        return 1 / (3 * self.in_features)
+
+    @property
+    def bias_size(self) -> int:
+        return self.out_features if self.bias else 0
+
+    def plan(self, way: Way, batch: int, inner: int | None = None) -> Plan:
+        """How a batch is contracted.
+
+        ``batch`` counts the rows: of all tasks together (``"one"``, ``"mixed"``, ``"fan_out"``) or of each
+        task (``"each"``). ``inner`` is the number of vectors in a row, if rows of ``"mixed"`` have several.
+        """
+        if way not in WAYS:
+            raise TnshareError(f"way must be one of {WAYS}: found {way!r}")
+        return _linear_plan(self, way, _bucket(batch), None if inner is None else _bucket(inner))
+
+
+@dataclass(frozen=True)
+class Conv(Layer):
+    """A convolution in 1 to 3 dimensions; kernels are stacked ``(d, h, w, c, m, task)``, as in the paper.
+
+    ``kernel`` is its size in each dimension, so it says how many there are. Ranks are in the order of the
+    kernel's dimensions, input channels, output channels, task.
+    """
+
+    in_channels: int
+    out_channels: int
+    kernel: tuple[int, ...]
+    tasks: Tasks
+    spec: Spec
+    groups: int = 1
+    bias: bool = True
+
+    def __post_init__(self) -> None:
+        kernel = tuple(self.kernel) if isinstance(self.kernel, Sequence) else (self.kernel,)
+        if not 1 <= len(kernel) <= 3:
+            raise TnshareError(f"a kernel has 1, 2 or 3 dimensions: found kernel={self.kernel!r}")
+        self._set(
+            in_channels=whole("in_channels", self.in_channels),
+            out_channels=whole("out_channels", self.out_channels),
+            kernel=tuple(whole("kernel", size) for size in kernel),
+            groups=whole("groups", self.groups),
+            tasks=read_tasks(self.tasks, reserved=("b", "m", "c", "d", "h", "w")),
+        )
+        if self.in_channels % self.groups or self.out_channels % self.groups:
+            raise TnshareError(
+                f"groups={self.groups} must divide in_channels={self.in_channels} "
+                f"and out_channels={self.out_channels}"
+            )
+        _ = self.network
+
+    @property
+    def weight_sizes(self) -> dict[str, int]:
+        spatial = dict(zip("dhw"[-len(self.kernel) :], self.kernel, strict=True))
+        return {**spatial, "c": self.in_channels // self.groups, "m": self.out_channels}
+
+    @property
+    def variance(self) -> float:
+        return 1 / (3 * math.prod(self.kernel) * (self.in_channels // self.groups))
+
+    @property
+    def bias_size(self) -> int:
+        return self.out_channels if self.bias else 0
+
+
+@dataclass(frozen=True)
+class Embedding(Layer):
+    """A table of vectors for each task: weights ``(n, e, task)``, of variance 1 at the start, no bias."""
+
+    num_embeddings: int
+    embedding_dim: int
+    tasks: Tasks
+    spec: Spec
+
+    bias = False
+
+    def __post_init__(self) -> None:
+        self._set(
+            num_embeddings=whole("num_embeddings", self.num_embeddings),
+            embedding_dim=whole("embedding_dim", self.embedding_dim),
+            tasks=read_tasks(self.tasks, reserved=("b", "n", "e")),
+        )
+        _ = self.network
+
+    @property
+    def weight_sizes(self) -> dict[str, int]:
+        return {"n": self.num_embeddings, "e": self.embedding_dim}
+
+    @property
+    def variance(self) -> float:
+        return 1.0
+
+    @property
+    def bias_size(self) -> int:
+        return 0
+
+
+def whole(name: str, value: Any) -> int:
+    """A whole number of at least 1."""
+    if isinstance(value, bool) or not hasattr(value, "__index__") or operator.index(value) < 1:
+        raise TnshareError(f"{name} must be a whole number of at least 1: found {value!r}")
+    return operator.index(value)
+
+
+def read_tasks(tasks: Tasks, reserved: Sequence[str]) -> tuple[tuple[str, int], ...]:
+    """The task axes with their sizes, hashable."""
+    if not isinstance(tasks, Mapping | tuple):
+        return (("task", whole("tasks", tasks)),)
+    pairs = tuple(tasks.items() if isinstance(tasks, Mapping) else tasks)
+    if not pairs or not all(isinstance(p, tuple) and len(p) == 2 and isinstance(p[0], str) for p in pairs):
+        raise TnshareError(
+            f"tasks must be a whole number, or names with numbers {{'site': 4}}: found {tasks!r}"
+        )
+    taken = [name for name, _ in pairs if name in reserved]
+    if taken:
+        raise TnshareError(
+            f"a task axis cannot be called {taken[0]!r}: the layer itself uses {tuple(reserved)}"
+        )
+    return tuple((name, whole(f"tasks[{name!r}]", size)) for name, size in pairs)
+
+
+def _bucket(count: int) -> int:
+    """The next power of two: plans are made for these sizes only, and serve all up to them."""
+    return 1 << max(count - 1, 0).bit_length()
+
+
+@lru_cache(maxsize=4096)
+def _linear_plan(layer: Linear, way: Way, batch: int, inner: int | None) -> Plan:
+    network, tasks = layer.network, layer.network.tasks
+    if way == "one":
+        fed = network.drop(*tasks).feed("x", ("b", "i"), ("b", "o"), b=batch)
+    elif way == "fan_out":
+        fed = network.feed("x", ("b", "i"), (*tasks, "b", "o"), b=batch)
+    elif way == "each":
+        fed = network.feed("x", (*tasks, "b", "i"), (*tasks, "b", "o"), b=batch)
+    else:
+        rows = network.rename(tasks, "b", batch)
+        more = () if inner is None else ("m",)
+        sizes = {} if inner is None else {"m": inner}
+        fed = rows.feed("x", ("b", *more, "i"), ("b", *more, "o"), **sizes)
+    return Plan.flop_optimal(fed)

@@ -1,0 +1,51 @@
+"""The array operations of JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+NDArray = np.ndarray[Any, Any]
+
+
+class JaxOps:
+    """What `tnshare.ops.Ops` asks for."""
+
+    def matmul(self, a: jax.Array, b: jax.Array) -> jax.Array:
+        return jnp.matmul(a, b)
+
+    def reshape(self, a: jax.Array, shape: Sequence[int]) -> jax.Array:
+        return jnp.reshape(a, tuple(shape))
+
+    def transpose(self, a: jax.Array, order: Sequence[int]) -> jax.Array:
+        return jnp.transpose(a, tuple(order))
+
+    def add(self, a: jax.Array, b: jax.Array) -> jax.Array:
+        return a + b
+
+    def take(self, a: jax.Array, ids: Sequence[Any]) -> jax.Array:
+        # Traced ids cannot be looked at, and JAX would quietly use the nearest row: NaN is loud. A negative
+        # id would count from the end, so it is sent out of range.
+        wide = [jnp.asarray(i).astype(jnp.int32) for i in ids]
+        loud = tuple(jnp.where(i < 0, size, i) for i, size in zip(wide, a.shape, strict=False))
+        return a.at[loud].get(mode="fill", fill_value=jnp.nan)
+
+    def asarray(self, value: NDArray, like: jax.Array) -> jax.Array:
+        return jnp.asarray(value, dtype=like.dtype)
+
+    def values(self, a: Any) -> NDArray | None:
+        return None if isinstance(a, jax.core.Tracer) else np.asarray(a)
+
+    def gradients(
+        self, function: Callable[..., jax.Array], arrays: Sequence[jax.Array], weights: jax.Array
+    ) -> list[jax.Array]:
+        """The derivative of ``sum(weights * function(*arrays))`` by each array; tnshare.testing uses it."""
+        _, pull_back = jax.vjp(function, *arrays)
+        return list(pull_back(weights))
+
+
+ops = JaxOps()

@@ -1,0 +1,13 @@
+"""tnshare for PyTorch."""
+
+try:
+    import torch as _torch  # noqa: F401
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    raise ImportError('tnshare_torch needs PyTorch: pip install "tnshare[torch]"') from None
+
+from .linear import Linear
+from .ops import TorchOps, ops
+
+__all__ = ["Linear", "TorchOps", "ops"]

@@ -1,0 +1,103 @@
+"""Linear layers of many tasks as one module."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+import tnshare as tn
+from tnshare.apply import apply_with, fan_out_with, weight_with
+from tnshare.layer import Tasks, Way
+from tnshare.spec import Spec
+
+from .ops import ops
+
+
+class Linear(torch.nn.Module):
+    """``torch.nn.Linear`` for every one of many tasks, their weights softly shared.
+
+    ``layer(x, 3)`` is task 3, ``layer(x, ids)`` gives each row a task of its own, ``layer(xs)`` sends row t
+    through task t, ``layer.fan_out(x)`` the same x through every task. Parameters are the factors, under the
+    names of ``layer.description.network``, and the bias (T, out); frozen codes are buffers.
+    """
+
+    bias: torch.Tensor | None
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        tasks: Tasks,
+        spec: Spec,
+        bias: bool = True,
+        *,
+        seed: int = 0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.description = tn.Linear(in_features, out_features, tasks=tasks, spec=spec, bias=bias)
+        self.seed = seed
+        dtype = torch.get_default_dtype() if dtype is None else dtype
+        for name, shape in self.description.shapes.items():
+            self.register_parameter(name, torch.nn.Parameter(torch.empty(shape, device=device, dtype=dtype)))
+        for name, value in self.description.frozen.items():
+            self.register_buffer(name, torch.as_tensor(value, device=device, dtype=dtype))
+        if not bias:
+            self.register_parameter("bias", None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Start again from the initial values of the seed."""
+        complex_ = next(self.parameters()).is_complex()
+        values = self.description.init(self.seed, np.complex128 if complex_ else np.float64)
+        with torch.no_grad():
+            for name, value in values.items():
+                self.get_parameter(name).copy_(torch.from_numpy(value))
+
+    def forward(self, x: torch.Tensor, task: Any = None) -> torch.Tensor:
+        """The outputs of one task, of a task for each row, or of all tasks, each on its own row of x."""
+        return apply_with(ops, self.description, self._tensors(), self._checked(x), task)
+
+    def fan_out(self, x: torch.Tensor) -> torch.Tensor:
+        """The same x (..., in) through every task: (T, ..., out)."""
+        return fan_out_with(ops, self.description, self._tensors(), self._checked(x))
+
+    def weight(self, task: Any = None) -> torch.Tensor:
+        """Composed weights in torch's layout: (out, in) for one task, (T, out, in) for all or for a list."""
+        composed = weight_with(ops, self.description, self._tensors(), task)
+        return composed.permute(*range(2, composed.ndim), 1, 0)
+
+    def explain(self, batch: int, way: Way = "mixed") -> str:
+        """What is computed for a batch of that many rows, and what it costs."""
+        return self.description.plan(way, batch).explain()
+
+    def extra_repr(self) -> str:
+        """What the constructor was given."""
+        d = self.description
+        tasks = d.task_sizes
+        count = tasks["task"] if list(tasks) == ["task"] else tasks
+        return (
+            f"in_features={d.in_features}, out_features={d.out_features}, tasks={count}, "
+            f"spec={d.spec!r}, bias={d.bias}"
+        )
+
+    def _tensors(self) -> dict[str, torch.Tensor]:
+        named = (*self._parameters.items(), *self._buffers.items())
+        return {name: tensor for name, tensor in named if tensor is not None}
+
+    def _checked(self, x: torch.Tensor) -> torch.Tensor:
+        factor = next(self.parameters())
+        if x.dtype != factor.dtype and not torch.is_autocast_enabled(x.device.type):
+            raise tn.TnshareError(
+                f"x must have the dtype of the layer, {factor.dtype}: found {x.dtype}; "
+                f"convert x, or the layer with layer.to({x.dtype})"
+            )
+        if x.device != factor.device:
+            raise tn.TnshareError(
+                f"x must be on the device of the layer, {factor.device}: found {x.device}; "
+                f"move it with x.to({str(factor.device)!r})"
+            )
+        return x

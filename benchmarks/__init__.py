@@ -1,0 +1,1 @@
+"""Measurements of tnshare: ratios of medians, from rounds in which the candidates are shuffled anew."""

@@ -1,6 +1,6 @@
 """Soft parameter sharing between many related tasks, by tensor networks, in any deep-learning framework."""
 
-from . import backends
+from . import backends, ops
 from .apply import apply, fan_out
 from .checkpoint import load, save
 from .compose import compose
@@ -36,6 +36,7 @@ __all__ = [
     "decomposed_factors",
     "fan_out",
     "load",
+    "ops",
     "random_factors",
     "save",
     "sharing_strength",

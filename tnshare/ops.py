@@ -42,8 +42,8 @@ class Ops(Protocol[Array]):
     def take(self, a: Array, ids: Sequence[Any]) -> Array:
         """``a[ids[0], ids[1], ...]``: one entry of the first axes for whole numbers, B for ids (B,)."""
 
-    def asarray(self, value: NDArray, like: Array) -> Array:
-        """A NumPy array as the framework's, with the dtype and on the device of ``like``."""
+    def asarray(self, value: NDArray, like: Array | None = None) -> Array:
+        """A NumPy array as the framework's, with the dtype and on the device of ``like`` if it is given."""
 
     def values(self, a: Any) -> NDArray | None:
         """An array of the framework's, or ids, in NumPy; None while tracing, when there are no values yet."""
@@ -70,8 +70,8 @@ class NumpyOps:
         result: NDArray = a[tuple(ids)]
         return result
 
-    def asarray(self, value: NDArray, like: NDArray) -> NDArray:
-        return value.astype(like.dtype)
+    def asarray(self, value: NDArray, like: NDArray | None = None) -> NDArray:
+        return value if like is None else value.astype(like.dtype)
 
     def values(self, a: Any) -> NDArray | None:
         return np.asarray(a)

@@ -34,8 +34,8 @@ class JaxOps:
         loud = tuple(jnp.where(i < 0, size, i) for i, size in zip(wide, a.shape, strict=False))
         return a.at[loud].get(mode="fill", fill_value=jnp.nan)
 
-    def asarray(self, value: NDArray, like: jax.Array) -> jax.Array:
-        return jnp.asarray(value, dtype=like.dtype)
+    def asarray(self, value: NDArray, like: jax.Array | None = None) -> jax.Array:
+        return jnp.asarray(value, dtype=None if like is None else like.dtype)
 
     def values(self, a: Any) -> NDArray | None:
         return None if isinstance(a, jax.core.Tracer) else np.asarray(a)

@@ -30,8 +30,9 @@ class TorchOps:
         # torch reads bytes as a mask and does not index with the other short integers.
         return a[tuple(i.long() if isinstance(i, torch.Tensor) else i for i in ids)]
 
-    def asarray(self, value: NDArray, like: torch.Tensor) -> torch.Tensor:
-        return torch.as_tensor(value, dtype=like.dtype, device=like.device)
+    def asarray(self, value: NDArray, like: torch.Tensor | None = None) -> torch.Tensor:
+        tensor = torch.tensor(value)
+        return tensor if like is None else tensor.to(like)
 
     def values(self, a: Any) -> NDArray | None:
         if torch.compiler.is_compiling():

@@ -1,0 +1,79 @@
+"""The laws of tnshare.testing over every backend, a toy of a third party's and its broken twins."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import jax
+import pytest
+
+import tnshare as tn
+from tnshare.testing import LAWS, check_backend, check_law
+
+TOY = Path(__file__).parent / "toy"
+
+CASES = {
+    "numpy": ("float32", "float64", "complex64", "complex128"),
+    "torch": ("float32", "float64", "complex64"),
+    "jax": ("float32", "complex64"),
+    "toy": ("float32", "float64"),
+}
+# JAX compiles every operation anew for every shape, a thousand times slower than running it: fewer examples
+# in the quick run, as many as everybody else in the deep one.
+EXAMPLES = (60, 12) if "TNSHARE_EXAMPLES" not in os.environ else (int(os.environ["TNSHARE_EXAMPLES"]),) * 2
+NAMES = {law: law.__name__ for law in LAWS}
+
+
+def ops_of(name):
+    return tn.ops.numpy_ops if name == "numpy" else tn.backends.load(name).ops
+
+
+@pytest.fixture(autouse=True)
+def toy_installed(monkeypatch):
+    monkeypatch.syspath_prepend(str(TOY))
+    yield
+    for module in ("tnshare_toy", "tnshare_broken"):
+        sys.modules.pop(module, None)
+
+
+@pytest.mark.parametrize("law", LAWS, ids=NAMES.get)
+@pytest.mark.parametrize("name", CASES)
+def test_law(name, law):
+    if law.__name__.startswith("gradients"):
+        dtypes = tuple(dtype for dtype in CASES[name] if dtype.startswith("float"))
+    else:
+        dtypes = CASES[name]
+    check_law(ops_of(name), law, dtypes=dtypes, max_examples=EXAMPLES[name == "jax"])
+
+
+@pytest.mark.parametrize("law", LAWS, ids=NAMES.get)
+def test_law_in_jax_with_double_precision(law):
+    with jax.enable_x64(True):
+        check_law(ops_of("jax"), law, dtypes=("float64",), max_examples=EXAMPLES[True])
+
+
+def test_a_third_partys_backend_is_found_by_its_entry_point():
+    assert {"torch", "jax", "toy", "broken"} <= set(tn.backends.names())
+    check_backend(ops_of("toy"), max_examples=20)
+
+
+def test_a_broken_twin_fails_the_laws():
+    with pytest.raises(AssertionError):
+        check_backend(ops_of("broken"), max_examples=20)
+
+
+def mistakes():
+    sys.path.insert(0, str(TOY))
+    try:
+        from tnshare_broken import MISTAKES
+    finally:
+        sys.path.remove(str(TOY))
+    return MISTAKES
+
+
+@pytest.mark.parametrize("mistake", mistakes(), ids=lambda m: m.__name__)
+def test_every_single_mistake_is_found(mistake):
+    with pytest.raises(AssertionError):
+        check_backend(mistake(), max_examples=20)

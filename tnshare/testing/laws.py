@@ -1,0 +1,122 @@
+"""The laws: functions of an Ops and a random case that raise AssertionError where they do not hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tnshare.apply import apply_with, fan_out_with
+from tnshare.compose import compose
+from tnshare.ops import NDArray, Ops
+
+from .cases import LinearCase, NetworkCase, linear_cases, network_cases, random_array
+from .oracles import close, einsum, gauge_moved, looped, magnitudes, numbers, same, within
+
+Law = Callable[[Ops[Any], Any], None]
+
+
+def each_operation_is_that_of_numpy(ops: Ops[Any], case: NetworkCase) -> None:
+    """matmul, reshape, transpose, add, take, asarray, values."""
+    rng = np.random.default_rng(case.seed)
+    b, n, k, m = rng.integers(1, 5, 4)
+    a, c = random_array(rng, (b, n, k), case.dtype), random_array(rng, (b, k, m), case.dtype)
+    one, two = ops.asarray(a), ops.asarray(c)
+    same(ops, one, a)
+    assert tuple(one.shape) == a.shape
+    close(ops, ops.matmul(one, two), a @ c, np.abs(a) @ np.abs(c))
+    close(ops, ops.matmul(ops.take(one, [0]), ops.take(two, [0])), a[0] @ c[0], np.abs(a[0]) @ np.abs(c[0]))
+    same(ops, ops.reshape(one, (n * k, b)), a.reshape(n * k, b))
+    same(ops, ops.transpose(one, (2, 0, 1)), a.transpose(2, 0, 1))
+    same(ops, ops.reshape(ops.transpose(one, (1, 2, 0)), (n, k * b)), a.transpose(1, 2, 0).reshape(n, k * b))
+    close(ops, ops.add(one, ops.asarray(a[:, :1])), a + a[:, :1], np.abs(a) + np.abs(a[:, :1]))
+    rows, columns = rng.integers(0, b, 3), rng.integers(0, n, 3)
+    same(ops, ops.take(one, [rows]), a[rows])
+    same(ops, ops.take(one, [rows, columns]), a[rows, columns])
+    same(ops, ops.take(one, [int(rows[0]), int(columns[0])]), a[rows[0], columns[0]])
+    same(ops, ops.asarray(np.ones(3), like=one), np.ones(3, case.dtype))
+
+
+def composing_is_one_sum_over_all_bonds(ops: Ops[Any], case: NetworkCase) -> None:
+    """The weights of all tasks are the einsum of all factors; those of some tasks are a part of them."""
+    factors = case.factors()
+    arrays = {name: ops.asarray(value) for name, value in factors.items()}
+    dense, bound = einsum(case.network, factors), einsum(case.network, magnitudes(factors))
+    close(ops, compose(case.network, arrays, ops=ops), dense, bound)
+    shape = tuple(case.network.sizes[axis] for axis in case.network.tasks)
+    rng = np.random.default_rng(case.seed)
+    ids = np.stack([rng.integers(0, size, 3) for size in shape], axis=-1)
+    task = ids if len(shape) > 1 else ids[:, 0]
+    pick = (..., *ids.T)
+    close(ops, compose(case.network, arrays, task, ops=ops), dense[pick], bound[pick])
+    pick = (..., *ids[0])
+    close(ops, compose(case.network, arrays, task[0], ops=ops), dense[pick], bound[pick])
+
+
+def a_change_of_gauge_changes_no_weight(ops: Ops[Any], case: NetworkCase) -> None:
+    """An invertible matrix on one side of a bond and its inverse on the other."""
+    factors = case.factors()
+    moved = gauge_moved(case.network, factors, case.seed)
+    expected, bound = einsum(case.network, factors), einsum(case.network, magnitudes(moved))
+    arrays = {name: ops.asarray(value) for name, value in moved.items()}
+    close(ops, compose(case.network, arrays, ops=ops), expected, bound, slack=20)
+
+
+def the_four_ways_are_loops_over_rows_and_tasks(ops: Ops[Any], case: LinearCase) -> None:
+    """Applying from the factors gives what dense weights of each task would."""
+    params, x = case.params(), case.x()
+    run = _runner(ops, case)
+    result = run(*(ops.asarray(value) for value in (*params.values(), x)))
+    close(ops, result, looped(case, params, x), looped(case, magnitudes(params), np.abs(x), absolute=True))
+
+
+def gradients_are_those_of_the_loop(ops: Ops[Any], case: LinearCase) -> None:
+    """The output is affine in every operand: along V its derivative is f(V) - f(0), exactly.
+
+    For backends that have ``gradients(function, arrays, weights)``; others have none to be wrong.
+    """
+    if not hasattr(ops, "gradients"):
+        return
+    names = [*case.layer.shapes, "x"]
+    values = [*case.params().values(), case.x()]
+    rng = np.random.default_rng([case.seed, 3])
+
+    def loop(operands: Sequence[NDArray], absolute: bool = False) -> NDArray:
+        *params, x = operands
+        return looped(case, dict(zip(case.layer.shapes, params, strict=True)), x, absolute)
+
+    weights = random_array(rng, loop(values).shape, case.dtype)
+    found = ops.gradients(_runner(ops, case), [ops.asarray(v) for v in values], ops.asarray(weights))
+    for n, (name, gradient) in enumerate(zip(names, found, strict=True)):
+        along = random_array(rng, values[n].shape, case.dtype)
+        moved, still = [*values], [*values]
+        moved[n], still[n] = along, np.zeros_like(along)
+        expected = np.sum(weights * (loop(moved) - loop(still)))
+        magnitude = loop([np.abs(v) for v in moved], absolute=True)
+        actual = np.sum(numbers(ops, gradient) * along)
+        bound = np.sum(np.abs(weights) * magnitude) + np.sum(np.abs(numbers(ops, gradient) * along))
+        assert within(actual, expected, bound, case.dtype), f"gradient by {name}: {actual}, not {expected}"
+
+
+LAWS: dict[Law, Callable[[Sequence[str]], st.SearchStrategy[Any]]] = {
+    each_operation_is_that_of_numpy: network_cases,
+    composing_is_one_sum_over_all_bonds: network_cases,
+    a_change_of_gauge_changes_no_weight: network_cases,
+    the_four_ways_are_loops_over_rows_and_tasks: linear_cases,
+    gradients_are_those_of_the_loop: linear_cases,
+}
+
+
+def _runner(ops: Ops[Any], case: LinearCase) -> Callable[..., Any]:
+    """The layer as a function of its parameters and the input, positionally."""
+
+    def run(*operands: Any) -> Any:
+        *params, x = operands
+        named = dict(zip(case.layer.shapes, params, strict=True))
+        if case.way == "fan_out":
+            return fan_out_with(ops, case.layer, named, x)
+        return apply_with(ops, case.layer, named, x, case.task())
+
+    return run

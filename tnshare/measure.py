@@ -12,6 +12,7 @@ import numpy as np
 from .errors import TnshareError
 from .network import Network, Node
 from .ops import NDArray, numpy_ops
+from .peel import wide
 from .plan import Plan
 
 _BLOCK = 2**19  # elements that are turned into double precision at once
@@ -55,7 +56,7 @@ class Reference:
 
     def scaled(self, stack: NDArray) -> NDArray:
         """The stack in double precision, its largest entry 1: a copy that may be overwritten."""
-        work = stack.astype(_wide(stack.dtype), order="C")
+        work = stack.astype(wide(stack.dtype), order="C")
         if self.scale > 0:
             work /= self.scale
         return work
@@ -99,7 +100,7 @@ def relative_errors(
         return 0.0, 0.0
     square = 0.0
     for rows, composed in _composed_blocks(network, factors):
-        difference = composed.astype(_wide(stack.dtype)) - stack[rows].astype(_wide(stack.dtype))
+        difference = composed.astype(wide(stack.dtype)) - stack[rows].astype(wide(stack.dtype))
         difference /= reference.scale
         square += _sum_of_squares(difference)
     error = math.sqrt(square) / reference.norm
@@ -133,11 +134,7 @@ def _composed_blocks(network: Network, factors: Mapping[str, NDArray]) -> Iterat
 def _wide_blocks(rows: NDArray) -> Iterator[NDArray]:
     """Copies in double precision of some rows of a matrix at a time."""
     step = max(1, _BLOCK // rows.shape[1])
-    return (rows[n : n + step].astype(_wide(rows.dtype)) for n in range(0, len(rows), step))
-
-
-def _wide(dtype: np.dtype[Any]) -> type[np.float64 | np.complex128]:
-    return np.complex128 if dtype.kind == "c" else np.float64
+    return (rows[n : n + step].astype(wide(rows.dtype)) for n in range(0, len(rows), step))
 
 
 def _stored_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -151,7 +148,7 @@ def _sum_of_squares(array: NDArray) -> float:
 def _first_bad(rows: NDArray, shape: tuple[int, ...]) -> str:
     """Say where the first entry is that is not finite, without a second copy of the stack."""
     for start, row in enumerate(rows):
-        values = row.astype(_wide(rows.dtype))
+        values = row.astype(wide(rows.dtype))
         bad = np.flatnonzero(~np.isfinite(values))
         if len(bad):
             where = tuple(int(n) for n in np.unravel_index(start * rows.shape[1] + bad[0], shape))

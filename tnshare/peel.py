@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -28,27 +29,35 @@ class Peel:
     dropped: float
 
 
-def peel(work: NDArray, *, allowed: float = 0.0, rank: int | None = None, exact: bool = False) -> Peel:
-    """Split the middle axis off a contiguous array (pre, d, post), which is overwritten.
+def peel(
+    work: NDArray,
+    *,
+    allowed: float = 0.0,
+    rank: int | None = None,
+    exact: bool = False,
+    scale: float | None = None,
+) -> Peel:
+    """Split the middle axis off a contiguous array (pre, d, post).
 
     Keeps the given rank, or the smallest one whose dropped singular values have squares that sum to at most
-    ``allowed``. ``exact`` asks for an SVD even where a Gram matrix would do.
+    ``allowed``. ``exact`` asks for an SVD even where a Gram matrix would do. The array is in double precision
+    and is overwritten, unless a ``scale`` is given: then it is the user's, is left alone, and is read bit by
+    bit, in double precision and divided by the scale.
     """
     pre, d, post = work.shape
     if d > pre * post:
-        return _peel_tall(work, allowed, rank, exact)
-    squares, basis = spectrum(work, allowed, rank, exact)
+        return _peel_tall(work, allowed, rank, exact, scale)
+    found = None if exact else _by_gram(work, allowed, rank, scale)
+    squares, basis = _by_svd(_read(work, ..., scale)) if found is None else found
     k = rank or smallest_rank(squares, allowed)
     basis = np.ascontiguousarray(basis[:, :k])
-    return Peel(basis, np.sqrt(squares[:k]), project(work, basis), float(squares[k:].sum()))
+    return Peel(basis, np.sqrt(squares[:k]), _project(work, basis, scale), float(squares[k:].sum()))
 
 
-def spectrum(
-    work: NDArray, allowed: float = 0.0, rank: int | None = None, exact: bool = False
-) -> tuple[NDArray, NDArray]:
-    """Squared singular values of the flattening (d, pre * post), falling, and its left singular vectors."""
-    found = None if exact else _by_gram(work, allowed, rank)
-    return _by_svd(work) if found is None else found
+def spectrum(work: NDArray) -> NDArray:
+    """Squared singular values of the flattening (d, pre * post), falling; coarse below 1e-8 of their sum."""
+    found = _by_gram(work, math.inf, None, None)
+    return (_by_svd(work) if found is None else found)[0]
 
 
 def smallest_rank(squares: NDArray, allowed: float) -> int:
@@ -57,57 +66,64 @@ def smallest_rank(squares: NDArray, allowed: float) -> int:
     return max(1, int(np.count_nonzero(tails > allowed * (1 + 1e-12))))
 
 
-def project(work: NDArray, basis: NDArray) -> NDArray:
-    """``basis^H`` applied to the middle axis; the result lies at the start of the memory of ``work``."""
-    pre, _, post = work.shape
-    k = basis.shape[1]
-    adjoint = basis.conj().T
-    if pre == 1:
-        for columns in _blocks(post, work.size // post):
-            work[0, :k, columns] = adjoint @ work[0, :, columns]
-        return work[:, :k]
-    # Blocks are written no further on than where they were read, so none is overwritten before its turn.
-    result = work.reshape(-1)[: pre * k * post].reshape(pre, k, post)
-    for rows in _blocks(pre, work.size // pre):
-        result[rows] = adjoint @ work[rows] if post > 1 else (work[rows, :, 0] @ basis.conj())[:, :, None]
-    return result
-
-
-def _peel_tall(work: NDArray, allowed: float, rank: int | None, exact: bool) -> Peel:
+def _peel_tall(work: NDArray, allowed: float, rank: int | None, exact: bool, scale: float | None) -> Peel:
     """More rows than the rest has entries: decompose the other side, ``A = (A V / s) (s V^H)``."""
     pre, d, post = work.shape
     if pre > 1:
         turned = np.ascontiguousarray(work.transpose(1, 0, 2)).reshape(1, d, pre * post)
-        result = _peel_tall(turned, allowed, rank, exact)
+        result = _peel_tall(turned, allowed, rank, exact, scale)
         rest = result.rest.reshape(-1, pre, post).transpose(1, 0, 2)
         return Peel(result.basis, result.singular_values, np.ascontiguousarray(rest), result.dropped)
     sideways = work.reshape(d, post, 1)
-    found = None if exact else _by_gram(sideways, allowed, rank)
-    if found is None:
-        u, s, vh = np.linalg.svd(work[0], full_matrices=False)
-        k = rank or smallest_rank(s**2, allowed)
-        return Peel(u[:, :k].copy(), s[:k], (s[:k, None] * vh[:k])[None], float((s[k:] ** 2).sum()))
-    squares, v = found  # conj(V), as it is the left side of the transpose
-    k = rank or smallest_rank(squares, allowed)
-    v, s = np.ascontiguousarray(v[:, :k]), np.sqrt(squares[:k])
-    basis = project(sideways, v)[:, :, 0]
-    basis /= s
-    return Peel(basis, s, (s[:, None] * v.T)[None], float(squares[k:].sum()))
+    found = None if exact else _by_gram(sideways, allowed, rank, scale)
+    if found is not None:
+        squares, v = found  # conj(V), as it is the left side of the transpose
+        k = rank or smallest_rank(squares, allowed)
+        if squares[k - 1] >= _GRAM_RESOLUTION * squares[0]:  # else A V / s would be mostly rounding errors
+            v, s = np.ascontiguousarray(v[:, :k]), np.sqrt(squares[:k])
+            basis = _project(sideways, v, scale)[:, :, 0]
+            basis /= s
+            return Peel(basis, s, (s[:, None] * v.T)[None], float(squares[k:].sum()))
+    u, s, vh = np.linalg.svd(_read(work, 0, scale), full_matrices=False)
+    k = rank or smallest_rank(s**2, allowed)
+    return Peel(u[:, :k].copy(), s[:k], (s[:k, None] * vh[:k])[None], float((s[k:] ** 2).sum()))
 
 
-def _by_gram(work: NDArray, allowed: float, rank: int | None) -> tuple[NDArray, NDArray] | None:
+def _project(work: NDArray, basis: NDArray, scale: float | None) -> NDArray:
+    """``basis^H`` applied to the middle axis, in the memory of ``work`` unless that is a user's."""
+    pre, d, post = work.shape
+    k = basis.shape[1]
+    adjoint = basis.conj().T
+    memory = work.reshape(-1)[: pre * k * post] if scale is None else np.empty(pre * k * post, basis.dtype)
+    result = memory.reshape(pre, k, post)
+    # Blocks are written no further on than where they were read, so none is overwritten before its turn.
+    if pre == 1:
+        for columns in _blocks(post, d):
+            result[0, :, columns] = adjoint @ _read(work, (0, slice(None), columns), scale)
+    elif post == 1:
+        for rows in _blocks(pre, d):
+            result[rows, :, 0] = _read(work, (rows, slice(None), 0), scale) @ basis.conj()
+    else:
+        for rows in _blocks(pre, d * post):
+            result[rows] = adjoint @ _read(work, rows, scale)
+    return result
+
+
+def _by_gram(
+    work: NDArray, allowed: float, rank: int | None, scale: float | None
+) -> tuple[NDArray, NDArray] | None:
     """The spectrum from a d x d Gram matrix, or None if that is too coarse to decide what may be dropped."""
     if work.size < _GRAM_SIZE:
         return None
     pre, d, post = work.shape
-    gram = np.zeros((d, d), work.dtype)
+    gram = np.zeros((d, d), wide(work.dtype))
     if pre == 1:
         for columns in _blocks(post, d):
-            block = work[0, :, columns]
+            block = _read(work, (0, slice(None), columns), scale)
             gram += block @ block.conj().T
     else:
         for rows in _blocks(pre, d * post):
-            block = work[rows].transpose(1, 0, 2).reshape(d, -1)
+            block = _read(work, rows, scale).transpose(1, 0, 2).reshape(d, -1)
             gram += block @ block.conj().T
     values, vectors = np.linalg.eigh(gram)
     squares = np.maximum(values[::-1], 0)
@@ -125,6 +141,21 @@ def _by_svd(work: NDArray) -> tuple[NDArray, NDArray]:
         matrix = triangle.conj().T
     basis, values, _ = np.linalg.svd(matrix, full_matrices=False)
     return values**2, basis
+
+
+def wide(dtype: np.dtype[Any]) -> type[np.float64 | np.complex128]:
+    """The double precision that goes with a dtype."""
+    return np.complex128 if dtype.kind == "c" else np.float64
+
+
+def _read(work: NDArray, where: Any, scale: float | None) -> NDArray:
+    """A part of the array: as it is, or of a user's array a scaled copy in double precision."""
+    block: NDArray = work[where]
+    if scale is None:
+        return block
+    block = block.astype(wide(work.dtype), order="C")
+    block /= scale
+    return block
 
 
 def _blocks(count: int, size: int) -> Iterator[slice]:

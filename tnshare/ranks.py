@@ -75,7 +75,7 @@ def _squares(work: NDArray) -> NDArray:
     pre, d, post = work.shape
     if d > pre * post:
         work = np.ascontiguousarray(work.transpose(1, 0, 2)).reshape(d, pre * post, 1)
-    return spectrum(work, allowed=math.inf)[0]
+    return spectrum(work)
 
 
 def _changed(ranks: Ranks, n: int, by: int) -> Ranks:

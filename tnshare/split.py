@@ -55,7 +55,7 @@ def split(
     skeleton = _with_ranks(family, (1,) * len(bonds)).build(weights, tasks)
     *nodes, remainder = family.peeling(skeleton)
     axes, sizes = list(skeleton.output), dict(skeleton.sizes)
-    work, spent = reference.scaled(stack), 0.0
+    work, scale, spent = stack, reference.scale or 1.0, 0.0
     factors: Factors = {}
     spectra: dict[str, Spectrum] = {}
     for n, node in enumerate(nodes):
@@ -65,7 +65,8 @@ def split(
         parts = (axes[:at], rows, axes[at + len(rows) :])
         view = work.reshape([math.prod(sizes[axis] for axis in part) for part in parts])
         allowed = budget.allowed(spent, len(nodes) - n)
-        peeled = peel(view, allowed=allowed, rank=wanted.get(bond), exact=exact)
+        # The first SVD reads the user's stack; what it leaves is ours, and all others work in its memory.
+        peeled = peel(view, allowed=allowed, rank=wanted.get(bond), exact=exact, scale=None if n else scale)
         sizes[bond] = len(peeled.singular_values)
         factors[node.name] = _stored(node, [*rows, bond], peeled.basis, sizes)
         spectra[bond] = (node.name, peeled.singular_values)

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from .checks import fresh
 from .errors import TnshareError
 from .network import Network, Node
 from .ops import Array, NDArray, Ops, numpy_ops
 from .plan import Plan
 from .tasks import Choice, choose, take_rows
-
-ROWS = "b"
 
 
 def compose(
@@ -33,12 +32,12 @@ def compose(
     return Plan.flop_optimal(part).run(actual, chosen_arrays(network, arrays, choice, actual))
 
 
-def chosen_network(network: Network, choice: Choice, rows: str = ROWS) -> Network:
-    """The network of the chosen tasks: no task axis for one task, an axis of rows for several."""
+def chosen_network(network: Network, choice: Choice) -> Network:
+    """The network of the chosen tasks: no task axis for one task, an axis of rows, last, for several."""
     if choice.rows is None:
         return network.drop(*network.tasks)
-    last = network.rename(network.tasks, rows, max(choice.rows, 1))
-    return last.to(*network.weights, rows)
+    rows = fresh("b", network.sizes)
+    return network.rename(network.tasks, rows, max(choice.rows, 1)).to(*network.weights, rows)
 
 
 def chosen_arrays(network: Network, arrays: list[Array], choice: Choice, ops: Ops[Array]) -> list[Array]:
@@ -54,10 +53,10 @@ def checked(network: Network, factors: Mapping[str, Array]) -> list[Array]:
         if node.name not in factors:
             raise TnshareError(f"the factor {node.name!r} is missing: expected {tuple(network.shapes)}")
         array = factors[node.name]
-        if tuple(array.shape) != node.shape:
-            raise TnshareError(
-                f"the factor {node!r} must have shape {node.shape}: found {tuple(array.shape)}"
-            )
+        shape = tuple(getattr(array, "shape", ()))
+        if shape != node.shape:
+            found = shape if hasattr(array, "shape") else f"a {type(array).__name__}, not an array"
+            raise TnshareError(f"the factor {node!r} must have shape {node.shape}: found {found}")
         arrays.append(array)
     return arrays
 
@@ -67,7 +66,8 @@ def gram(network: Network, factors: Mapping[str, NDArray], kept: tuple[str, ...]
 
     The result has the kept axes twice, those of the conjugate first.
     """
-    twin = {axis: axis if axis in set(network.output) - set(kept) else f"{axis}*" for axis in network.sizes}
+    summed = set(network.output) - set(kept)
+    twin = {axis: axis if axis in summed else fresh(f"{axis}*", network.sizes) for axis in network.sizes}
     mirrored = (
         Node(f"{node.name}*", tuple(twin[axis] for axis in node.axes), node.shape) for node in network.nodes
     )

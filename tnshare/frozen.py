@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .checks import whole
 from .errors import TnshareError
 
 
@@ -21,7 +22,7 @@ class FrozenCodes:
     @classmethod
     def identity(cls, tasks: int) -> FrozenCodes:
         """``S = I``."""
-        return cls("identity", tasks)
+        return cls("identity", whole("tasks", tasks))
 
     @classmethod
     def ones(cls) -> FrozenCodes:
@@ -31,12 +32,15 @@ class FrozenCodes:
     @classmethod
     def ones_and_identity(cls, tasks: int) -> FrozenCodes:
         """``S = [1; I]``."""
-        return cls("ones_and_identity", tasks + 1)
+        return cls("ones_and_identity", whole("tasks", tasks) + 1)
 
     @classmethod
     def given(cls, codes: np.ndarray[Any, Any]) -> FrozenCodes:
         """Any real codes (K x T)."""
-        array = np.asarray(codes)
+        try:
+            array = np.asarray(codes)
+        except ValueError:  # rows of different lengths
+            array = np.empty((), object)
         if array.ndim != 2 or array.size == 0 or array.dtype.kind not in "fiu":
             raise TnshareError(f"frozen codes must be a real K x T matrix: found {array.dtype} {array.shape}")
         values = np.ascontiguousarray(array, np.float64)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .balance import Factors, NDArray, equalise_norms
+from .checks import whole
 from .compose import squared_norm
 from .decompose import decompose
 from .errors import TnshareError
@@ -18,9 +19,7 @@ from .spec import Spec
 
 def random_stream(seed: int, name: str) -> np.random.Generator:
     """The stream of one tensor: it depends on the seed and the tensor's name alone."""
-    if isinstance(seed, bool) or not hasattr(seed, "__index__") or seed < 0:
-        raise TnshareError(f"a seed must be a whole number of at least 0: found {seed!r}")
-    return np.random.default_rng([seed, *name.encode()])
+    return np.random.default_rng([whole("seed", seed, least=0), *name.encode()])
 
 
 def random_factors(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from .checks import whole
 from .errors import TnshareError
 from .init import decomposed_factors, random_factors, random_stream
 from .network import Network
@@ -228,13 +228,6 @@ class Embedding(Layer):
     @property
     def bias_size(self) -> int:
         return 0
-
-
-def whole(name: str, value: Any) -> int:
-    """A whole number of at least 1."""
-    if isinstance(value, bool) or not hasattr(value, "__index__") or operator.index(value) < 1:
-        raise TnshareError(f"{name} must be a whole number of at least 1: found {value!r}")
-    return operator.index(value)
 
 
 def read_tasks(tasks: Tasks, reserved: Sequence[str]) -> tuple[tuple[str, int], ...]:

@@ -10,6 +10,7 @@ from functools import cached_property
 
 import opt_einsum
 
+from .checks import whole
 from .errors import TnshareError
 
 
@@ -32,6 +33,8 @@ class Node:
             )
         if len(set(self.axes)) != len(self.axes):
             raise TnshareError(f"node {self.name} names an axis twice: {self.axes}")
+        for axis, size in zip(self.axes, self.shape, strict=True):
+            whole(f"the size of axis {axis!r} of node {self.name}", size, least=0)
 
     def __repr__(self) -> str:
         return f"{self.name}({', '.join(f'{a}={n}' for a, n in zip(self.axes, self.shape, strict=True))})"
@@ -53,6 +56,7 @@ class Network:
     def __post_init__(self) -> None:
         _check_unique(node.name for node in self.nodes)
         _check_unique(self.output)
+        _check_unique(self.tasks)
         counts = Counter(axis for node in self.nodes for axis in node.axes)
         for axis in (*self.output, *self.tasks):
             if axis not in counts:
@@ -122,6 +126,8 @@ class Network:
 
     def side(self, name: str, bond: str) -> tuple[Node, ...]:
         """The nodes that hang together with the named one when the bond is cut."""
+        if bond not in self.node(name).axes or bond not in self.bonds:
+            raise TnshareError(f"{bond!r} is no bond of node {name!r}: expected one of {tuple(self.bonds)}")
         found, grown = {self.node(name)}, True
         while grown:
             reached = {axis for node in found for axis in node.axes} - {bond, *self.output}
@@ -138,6 +144,8 @@ class Network:
         """
         olds = (old,) if isinstance(old, str) else tuple(old)
         self._check_known(olds)
+        if not olds or (new in self.sizes and new not in olds):
+            raise TnshareError(f"cannot rename {olds} to {new!r}: name an axis, and a new one")
         if size is None and len(olds) > 1:
             raise TnshareError(f"axes {olds} become one axis {new!r}: say its size")
         target = self.sizes[olds[0]] if size is None else size
@@ -161,8 +169,10 @@ class Network:
             nodes.append(replace(node, axes=tuple(a for a, _ in kept), shape=tuple(n for _, n in kept)))
         return Network(tuple(nodes), _without(self.output, axes), _without(self.tasks, axes))
 
-    def feed(self, name: str, axes: Sequence[str], output: Sequence[str], **sizes: int) -> Network:
+    def feed(self, name: str, axes: Sequence[str], output: Sequence[str], /, **sizes: int) -> Network:
         """Join an input as one more node and contract to ``output``; ``sizes`` are those of new axes."""
+        for axis in sizes.keys() - set(axes):
+            raise TnshareError(f"{name!r} has the axes {tuple(axes)}: found a size for {axis!r}")
         known = {**self.sizes, **sizes}
         for axis in axes:
             if axis not in known:

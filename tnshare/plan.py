@@ -106,8 +106,9 @@ class Plan:
         lines = [
             "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows
         ]
+        count = f"{len(self.steps)} step{'' if len(self.steps) == 1 else 's'}"
         head = (
-            f"{self.network!r}\n{len(self.steps)} steps, {self.flops:,} flops, largest intermediate "
+            f"{self.network!r}\n{count}, {self.flops:,} flops, largest intermediate "
             f"{self.largest_intermediate:,} elements; order with the fewest flops (opt_einsum)"
         )
         return "\n".join([head, *lines])
@@ -115,9 +116,11 @@ class Plan:
 
 @lru_cache(maxsize=4096)
 def _flop_optimal(network: Network) -> Plan:
-    path, _ = opt_einsum.contract_path(
-        network.equation, *network.shapes.values(), shapes=True, optimize="auto-hq"
-    )
+    # opt_einsum's "auto" modes draw from Python's global random numbers when operands are many; these do not.
+    count = len(network.nodes)
+    search = "optimal" if count <= 6 else "dp" if count <= 16 else "greedy"
+    shapes = network.shapes.values()
+    path, _ = opt_einsum.contract_path(network.equation, *shapes, shapes=True, optimize=search)
     live = [(n, node.axes) for n, node in enumerate(network.nodes)]
     steps: list[Step] = []
     for pair in path:

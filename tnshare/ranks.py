@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .checks import is_whole
 from .errors import TnshareError
 from .ops import NDArray
 from .peel import smallest_rank, spectrum
@@ -27,7 +28,7 @@ def ranks_within(family: Any, work: NDArray, weights: Sizes, tasks: Sizes, limit
         return sum(math.prod(node.shape) for node in family(ranks).nodes(weights, tasks))
 
     least = parameters((1,) * len(spectra))
-    if isinstance(limit, bool) or not hasattr(limit, "__index__") or limit < least:
+    if not is_whole(limit) or limit < least:
         raise TnshareError(
             f"max_parameters must be a whole number of at least {least}, "
             f"which is {family.__name__} with all ranks 1: found {limit!r}"

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from .checks import fresh, is_whole, whole
 from .errors import TnshareError
 from .frozen import FrozenCodes
 from .network import Network, Node
@@ -97,13 +98,16 @@ class LAF(Spec):
     def __post_init__(self) -> None:
         (rank,) = _as_ranks(self.rank, "LAF", one=True)
         object.__setattr__(self, "rank", rank)
+        if not isinstance(self.codes, FrozenCodes | None):
+            raise TnshareError("LAF's codes are FrozenCodes: for codes of your own use LAF.with_codes(array)")
         if self.codes is not None and self.codes.rank != rank:
             raise TnshareError(f"LAF rank k={rank} does not fit {self.codes.rank} rows of frozen codes")
 
     @classmethod
     def single_task(cls, tasks: int) -> LAF:
         """``S = I``: every task has weights of its own, nothing is shared."""
-        return cls(tasks, FrozenCodes.identity(tasks))
+        codes = FrozenCodes.identity(tasks)
+        return cls(codes.rank, codes)
 
     @classmethod
     def hard_sharing(cls) -> LAF:
@@ -113,7 +117,8 @@ class LAF(Spec):
     @classmethod
     def evgeniou_pontil(cls, tasks: int) -> LAF:
         """``S = [1; I]``: ``w_t = w_0 + v_t``, shared through penalties on ``groups`` of ``L``."""
-        return cls(tasks + 1, FrozenCodes.ones_and_identity(tasks))
+        codes = FrozenCodes.ones_and_identity(tasks)
+        return cls(codes.rank, codes)
 
     @classmethod
     def with_codes(cls, codes: np.ndarray[Any, Any]) -> LAF:
@@ -137,7 +142,7 @@ class LAF(Spec):
 
     @classmethod
     def bonds(cls, axes: Sequence[str]) -> tuple[str, ...]:
-        return (_fresh("k", axes),)
+        return (fresh("k", axes),)
 
     def maxima(self, weights: Sizes, tasks: Sizes) -> tuple[int, ...]:
         if self.codes is not None:
@@ -154,7 +159,7 @@ class LAF(Spec):
         if self.codes is None:
             return {}
         shape = network.node("S").shape
-        return {"S": self.codes.array(math.prod(shape[:-1])).T.reshape(shape)}
+        return {"S": self.codes.array(math.prod(shape[:-1])).T.reshape(shape).copy()}
 
     def __repr__(self) -> str:
         return f"LAF({self.rank})" if self.codes is None else f"LAF({self.rank}, codes={self.codes!r})"
@@ -177,7 +182,7 @@ class Tucker(Spec):
 
     @classmethod
     def bonds(cls, axes: Sequence[str]) -> tuple[str, ...]:
-        return tuple(_fresh(f"k_{axis}", axes) for axis in axes)
+        return _bond_names("k", axes, axes)
 
     def maxima(self, weights: Sizes, tasks: Sizes) -> tuple[int, ...]:
         product = math.prod(self.ranks)
@@ -206,7 +211,7 @@ class TT(Spec):
 
     @classmethod
     def bonds(cls, axes: Sequence[str]) -> tuple[str, ...]:
-        return tuple(_fresh(f"r_{axis}", axes) for axis in axes[:-1])
+        return _bond_names("r", axes[:-1], axes)
 
     def maxima(self, weights: Sizes, tasks: Sizes) -> tuple[int, ...]:
         sizes = (*weights.values(), *tasks.values())
@@ -232,25 +237,21 @@ def _node(name: str, axes: Sequence[str], sizes: Sizes, learnt: bool = True) -> 
     return Node(name, tuple(axes), tuple(sizes[axis] for axis in axes), learnt)
 
 
-def _fresh(name: str, taken: Iterable[str]) -> str:
-    """A name for a bond that no axis of the user's has."""
-    taken = set(taken)
-    while name in taken:
-        name += "'"
-    return name
+def _bond_names(letter: str, axes: Sequence[str], taken: Sequence[str]) -> tuple[str, ...]:
+    """A bond for each axis, named after it, and after no axis of the user's or other bond."""
+    names: list[str] = []
+    for axis in axes:
+        names.append(fresh(f"{letter}_{axis}", {*taken, *names}))
+    return tuple(names)
 
 
 def _as_ranks(ranks: Any, name: str, one: bool = False) -> tuple[int, ...]:
-    values = tuple(ranks) if isinstance(ranks, Iterable) else (ranks,)
-    if not values or not all(_is_whole(rank) and rank >= 1 for rank in values):
+    values = tuple(ranks) if isinstance(ranks, Iterable) and np.ndim(ranks) else (ranks,)  # type: ignore[arg-type]
+    if not values or not all(is_whole(rank) and rank >= 1 for rank in values):
         raise TnshareError(f"{name} ranks must be whole numbers of at least 1: found {ranks!r}")
     if one and len(values) != 1:
         raise TnshareError(f"{name} takes one rank: found {ranks!r}")
     return tuple(operator.index(rank) for rank in values)
-
-
-def _is_whole(value: Any) -> bool:
-    return hasattr(value, "__index__") and not isinstance(value, bool)
 
 
 def _split_axes(sizes: Sizes, tasks: Sequence[str] | None) -> tuple[dict[str, int], dict[str, int]]:
@@ -258,16 +259,14 @@ def _split_axes(sizes: Sizes, tasks: Sequence[str] | None) -> tuple[dict[str, in
     axes = tuple(sizes)
     if isinstance(tasks, str):
         tasks = (tasks,)
+    if not isinstance(tasks, Sequence | None):
+        raise TnshareError(f"tasks must name the task axes: found {tasks!r}")
     names = axes[-1:] if tasks is None else tuple(tasks)
-    if not names or axes[-len(names) :] != names or (tasks is None and "task" in axes[:-1]):
-        raise TnshareError(f"the task axes come last: found the axes {axes} with the task axes {names}")
-    if len(axes) == len(names):
+    if len(axes) <= len(names):
         raise TnshareError(f"expected at least one weight axis and one task axis: found {axes}")
-    checked = {}
-    for axis, size in sizes.items():
-        if not _is_whole(size) or size < 1:
-            raise TnshareError(
-                f"the size of axis {axis!r} must be a whole number of at least 1: found {size!r}"
-            )
-        checked[axis] = operator.index(size)
+    if tasks is None and "task" in axes[:-1]:
+        raise TnshareError(f"the task axes come last: found the axes {axes} with 'task' before the end")
+    if not names or axes[-len(names) :] != names:
+        raise TnshareError(f"the task axes come last: found the axes {axes} with the task axes {names}")
+    checked = {axis: whole(f"the size of axis {axis!r}", size) for axis, size in sizes.items()}
     return {a: checked[a] for a in axes[: -len(names)]}, {a: checked[a] for a in names}

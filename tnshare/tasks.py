@@ -24,9 +24,10 @@ class Choice:
 def choose(task: Any, network: Network, ops: Ops[Array]) -> Choice:
     """Read what a user gave as a task: a whole number, a pair for two task axes, or an array of them."""
     sizes = tuple(network.sizes[axis] for axis in network.tasks)
+    if not sizes:
+        raise TnshareError(f"the network has no task axis to choose a task from: found task={task!r}")
     if not hasattr(task, "shape"):
-        task = np.asarray(task)
-        task = task if task.size else task.astype(np.intp)  # an empty list has no dtype of its own
+        task = _as_ids(task, len(sizes))
     shape = tuple(task.shape)
     single = () if len(sizes) == 1 else (len(sizes),)
     if shape == single:
@@ -51,6 +52,16 @@ def take_rows(array: Array, own: Sequence[int], choice: Choice, ops: Ops[Array])
     return ops.take(array, [choice.ids[n] for n in own]) if own else array
 
 
+def _as_ids(task: Any, axes: int) -> np.ndarray[Any, Any]:
+    """A number or a list as an array."""
+    if isinstance(task, Sequence) and not len(task):
+        return np.empty((0,) if axes == 1 else (0, axes), np.intp)
+    try:
+        return np.asarray(task)
+    except ValueError:  # rows of different lengths
+        raise TnshareError(f"a task must be a whole number, or ids in rows alike: found {task!r}") from None
+
+
 def _plain(task: Any) -> Any:
     """A NumPy number as a whole number, which frameworks index with faster; their own arrays as they are."""
     return int(task) if isinstance(task, np.ndarray | np.integer) else task
@@ -60,11 +71,11 @@ def _check_values(
     values: np.ndarray[Any, Any] | None, axes: Sequence[str], sizes: Sequence[int], rows: int | None
 ) -> None:
     """Refuse ids that are not whole numbers in range; while tracing there are no values to look at."""
-    if values is None or values.size == 0:
+    if values is None:
         return
     if values.dtype.kind not in "iu":
         raise TnshareError(f"task ids must be whole numbers: found dtype {values.dtype}")
-    table = values.reshape(rows or 1, len(sizes))
+    table = values.reshape(1 if rows is None else rows, len(sizes))
     for axis, size, column in zip(axes, sizes, table.T, strict=True):
         wrong = np.flatnonzero((column < 0) | (column >= size))
         if len(wrong):

@@ -106,7 +106,10 @@ def _with_bias(ops: Ops[Array], layer: Linear, params: Mapping[str, Array], y: A
 def _factors(ops: Ops[Array], layer: Linear, params: Mapping[str, Array], x: Array) -> list[Array]:
     """The arrays of all nodes in order, after a look at what was given."""
     if not isinstance(layer, Linear):
-        raise TnshareError(f"only tnshare.Linear can be applied so far: found {type(layer).__name__}")
+        kind = f"{type(layer).__module__}.{type(layer).__name__}"
+        raise TnshareError(f"only tnshare.Linear can be applied so far: found {kind}")
+    if not hasattr(x, "shape"):
+        raise TnshareError(f"x must be an array: found {type(x).__name__}")
     if not x.shape or x.shape[-1] != layer.in_features:
         raise TnshareError(
             f"expected x of shape (..., {layer.in_features}), in_features last: found {tuple(x.shape)}"
@@ -119,7 +122,7 @@ def _factors(ops: Ops[Array], layer: Linear, params: Mapping[str, Array], x: Arr
 def _all_factors(ops: Ops[Array], layer: Layer, params: Mapping[str, Array]) -> Mapping[str, Array]:
     """The learnt factors, which are among the parameters, and the frozen ones, which may be."""
     missing = {name: value for name, value in layer.frozen.items() if name not in params}
-    if not missing:
+    if not missing or not params:
         return params
     like = next(iter(params.values()))
     return {**params, **{name: ops.asarray(value, like) for name, value in missing.items()}}

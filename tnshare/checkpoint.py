@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
-import tempfile
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ import numpy as np
 from .decompose import Decomposition
 from .errors import TnshareError
 from .frozen import FrozenCodes
-from .network import Network
 from .ops import NDArray
 from .spec import LAF, METHODS, Spec
 
@@ -34,100 +32,111 @@ def save(path: str | os.PathLike[str], obj: Saved | Mapping[str, Saved]) -> None
     The file is complete or not there: it is written beside its place and moved when it is done, so an earlier
     file stays whole if anything fails.
     """
+    from safetensors.numpy import save as to_bytes
+
     entries = obj if isinstance(obj, Mapping) else {"": obj}
     tensors: dict[str, NDArray] = {}
     described = [_describe(name, value, tensors) for name, value in entries.items()]
     content = {"format": FORMAT, "single": not isinstance(obj, Mapping), "entries": described}
     text = json.dumps(content)
-    from safetensors.numpy import save as to_bytes
-
-    data = to_bytes(tensors, {"tnshare": text, "sha256": _checksum(text, tensors)})
-    _write_whole(Path(path), data)
+    _write_whole(Path(path), to_bytes(tensors, {"tnshare": text, "sha256": _checksum(text, tensors)}))
 
 
 def load(path: str | os.PathLike[str]) -> Any:
     """Read what `save` wrote: the same kind of thing, the same numbers."""
-    from safetensors import SafetensorError, safe_open
-
-    if not os.path.isfile(path):
-        raise TnshareError(f"no file to load: {os.fspath(path)!r}")
-    try:
-        with safe_open(path, framework="np") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except SafetensorError as error:
-        raise TnshareError(f"{os.fspath(path)!r} is damaged or not a tnshare file: {error}") from None
+    name = os.fspath(path)
+    if not os.path.isfile(name):
+        raise TnshareError(f"no file to load: {name!r}")
+    metadata, tensors = _read(name)
     text = metadata.get("tnshare")
     if text is None:
-        raise TnshareError(f"{os.fspath(path)!r} is a safetensors file, but not one that tnshare.save wrote")
-    if metadata.get("sha256") != _checksum(text, tensors):
-        raise TnshareError(f"{os.fspath(path)!r} is damaged: its checksum does not fit; use another copy")
-    content = json.loads(text)
-    if content["format"] > FORMAT:
+        raise TnshareError(f"{name!r} is a safetensors file, but not one that tnshare.save wrote")
+    try:
+        content = json.loads(text)
+        newest = content["format"]
+        if newest <= FORMAT and metadata.get("sha256") == _checksum(text, tensors):
+            entries = {entry["name"]: _restore(entry, tensors) for entry in content["entries"]}
+            return entries[""] if content["single"] else entries
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, TnshareError):
+            raise
         raise TnshareError(
-            f"{os.fspath(path)!r} has format {content['format']}, this tnshare reads up to {FORMAT}: upgrade"
-        )
-    entries = {entry["name"]: _restore(entry, tensors) for entry in content["entries"]}
-    return entries[""] if content["single"] else entries
+            f"{name!r} is damaged: its description makes no sense; use another copy"
+        ) from error
+    if newest > FORMAT:
+        raise TnshareError(f"{name!r} has format {newest}, this tnshare reads up to {FORMAT}: upgrade")
+    raise TnshareError(f"{name!r} is damaged: its checksum does not fit; use another copy")
+
+
+def _read(name: str) -> tuple[dict[str, str], dict[str, NDArray]]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(name, framework="np") as file:
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
+            return file.metadata() or {}, tensors
+    except SafetensorError as error:
+        raise TnshareError(f"{name!r} is damaged or not a tnshare file: {error}") from None
 
 
 def _describe(name: str, value: Saved, tensors: dict[str, NDArray]) -> dict[str, Any]:
     """What to write about an entry as text; puts its arrays among the tensors."""
-    if not isinstance(name, str):
-        raise TnshareError(f"names must be strings: found {name!r}")
-    if isinstance(value, Decomposition):
-        codes = value.spec.codes if isinstance(value.spec, LAF) else None
-        network = value.network
-        return {
-            "name": name,
-            "kind": "decomposition",
-            "method": value.spec.method,
-            "ranks": value.spec.ranks,
-            "codes": codes and codes.kind,
-            "sizes": {axis: network.sizes[axis] for axis in network.output},
-            "tasks": network.tasks,
-            "error": _as_text(value.error),
-            "deviation_error": _as_text(value.deviation_error),
-            "dtypes": {key: _put(tensors, f"{name}/{key}", array) for key, array in value.factors.items()},
-        }
-    if isinstance(value, np.ndarray):
-        return {"name": name, "kind": "array", "dtype": _put(tensors, name, value)}
-    raise TnshareError(
-        f"save takes a Decomposition, a NumPy array, or a dict of them: found {type(value).__name__}"
-        + (f" under {name!r}" if name else "")
-    )
+    if not isinstance(name, str) or name.encode(errors="replace").decode() != name:
+        raise TnshareError(f"names must be strings of Unicode characters: found {name!r}")
+    if not isinstance(value, Decomposition):
+        return {"name": name, "kind": "array", "array": _put(tensors, name, value)}
+    spec, network = value.spec, value.network
+    if METHODS.get(spec.method) is not type(spec):
+        raise TnshareError(f"a factorisation of one's own cannot be saved: found {type(spec).__name__}")
+    codes = spec.codes if isinstance(spec, LAF) else None
+    described = {
+        "name": name,
+        "kind": "decomposition",
+        "method": spec.method,
+        "ranks": spec.ranks,
+        "weights": {axis: network.sizes[axis] for axis in network.weights},
+        "tasks": {axis: network.sizes[axis] for axis in network.tasks},
+        "error": repr(float(value.error)),
+        "deviation_error": repr(float(value.deviation_error)),
+        "factors": {key: _put(tensors, f"{name}/{key}", array) for key, array in value.factors.items()},
+    }
+    if codes is not None:
+        described["codes"] = codes.kind
+        described["given"] = _put(tensors, f"{name}/codes", np.frombuffer(codes.data))
+    return described
 
 
 def _restore(entry: Mapping[str, Any], tensors: Mapping[str, NDArray]) -> Saved:
     if entry["kind"] == "array":
-        return _get(tensors, entry["name"], entry["dtype"])
-    factors = {key: _get(tensors, f"{entry['name']}/{key}", dtype) for key, dtype in entry["dtypes"].items()}
-    spec = _spec(entry, factors)
-    network: Network = spec.network(tasks=tuple(entry["tasks"]), **entry["sizes"])
+        return _get(tensors, *entry["array"])
+    factors = {key: _get(tensors, *stored) for key, stored in entry["factors"].items()}
+    spec: Spec = METHODS[entry["method"]](tuple(entry["ranks"]))  # type: ignore[arg-type]
+    if "codes" in entry:
+        data = _get(tensors, *entry["given"]).tobytes()
+        spec = LAF(spec.ranks[0], FrozenCodes(entry["codes"], spec.ranks[0], data))
+    network = spec.checked(entry["weights"], entry["tasks"])
     return Decomposition(spec, network, factors, float(entry["error"]), float(entry["deviation_error"]))
 
 
-def _spec(entry: Mapping[str, Any], factors: Mapping[str, NDArray]) -> Spec:
-    ranks = tuple(entry["ranks"])
-    if entry["codes"] is None:
-        return METHODS[entry["method"]](ranks)  # type: ignore[arg-type]
-    if entry["codes"] == "given":
-        return LAF.with_codes(factors["S"].reshape(-1, ranks[0]).T)
-    return LAF(ranks[0], FrozenCodes(entry["codes"], ranks[0]))
-
-
-def _put(tensors: dict[str, NDArray], key: str, array: NDArray) -> str:
-    """Store an array; returns the name of its dtype."""
-    name: str = array.dtype.name
-    if name not in _NATIVE and array.dtype.kind not in "cV":
-        raise TnshareError(f"arrays of dtype {array.dtype} cannot be saved: found one under {key!r}")
+def _put(tensors: dict[str, NDArray], name: str, array: Any) -> tuple[str, str]:
+    """Store an array; returns the key it is stored under, a running number, and the name of its dtype."""
+    under = f" under {name!r}" if name else ""
+    if type(array) not in (np.ndarray, np.memmap):  # a mask or units of another kind of array would be lost
+        kind = type(array).__name__
+        raise TnshareError(
+            f"save takes a Decomposition, a NumPy array, or a dict of them: found {kind}{under}"
+        )
+    dtype = array.dtype.newbyteorder("=")
+    native = dtype.name in _NATIVE
+    if not native and not (dtype.name in ("complex64", "complex128") or "float" in dtype.name):
+        raise TnshareError(f"arrays of dtype {array.dtype} cannot be saved: found one{under}")
     # A copy of the numbers alone: in order, in this machine's byte order, and without a view's memory.
-    plain = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
-    if name not in _NATIVE:
-        shape = (*plain.shape, plain.dtype.itemsize)
-        plain = np.frombuffer(plain.tobytes(), np.uint8).reshape(shape)
+    plain = np.array(array, dtype=dtype, order="C", subok=False)
+    if not native:
+        plain = np.frombuffer(plain.tobytes(), np.uint8).reshape(*plain.shape, dtype.itemsize)
+    key = str(len(tensors))
     tensors[key] = plain
-    return name
+    return key, dtype.name
 
 
 def _get(tensors: Mapping[str, NDArray], key: str, dtype: str) -> NDArray:
@@ -138,7 +147,7 @@ def _get(tensors: Mapping[str, NDArray], key: str, dtype: str) -> NDArray:
         actual = np.dtype(dtype)
     except TypeError:
         raise TnshareError(
-            f"{key!r} has dtype {dtype}, which NumPy alone does not know: import ml_dtypes first"
+            f"an array has dtype {dtype}, which NumPy alone does not know: import ml_dtypes first"
         ) from None
     return np.frombuffer(stored.tobytes(), actual).reshape(stored.shape[:-1]).copy()
 
@@ -152,27 +161,24 @@ def _checksum(text: str, tensors: Mapping[str, NDArray]) -> str:
     return digest.hexdigest()
 
 
-def _as_text(number: float) -> str | float:
-    """JSON has no infinity."""
-    return number if math.isfinite(number) else repr(number)
-
-
 def _write_whole(path: Path, data: bytes) -> None:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    """Write beside the place, then move; through a link, to where it points, and with the old permissions."""
+    place = path.resolve()
+    mode = place.stat().st_mode & 0o777 if place.exists() else 0o666
+    name = place.parent / f".tnshare-{os.getpid()}-{secrets.token_hex(8)}"
+    try:
+        # Opened with the wanted permissions, so that the user's mask is applied to them.
+        handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    except FileNotFoundError:
+        raise TnshareError(
+            f"cannot save {os.fspath(path)!r}: there is no folder {str(place.parent)!r}"
+        ) from None
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, path)
+        os.replace(name, place)
     except BaseException:
         os.unlink(name)
         raise
-
-
-def _umask() -> int:
-    """The permissions that new files are not given; mkstemp's are for the owner alone."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

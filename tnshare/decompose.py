@@ -86,12 +86,13 @@ def decompose(
     elif max_parameters is not None:
         fixed = ranks_within(family, reference.scaled(original), weights, task_sizes, max_parameters)
     elif per_svd and method == "tucker":  # the others' SVDs follow one another, Tucker's are all of the stack
-        fixed = ranks_per_svd(family, reference.scaled(original), weights, task_sizes, square)
+        allowed = budget.allowed(0.0, 1)
+        fixed = ranks_per_svd(family, reference.scaled(original), weights, task_sizes, allowed)
 
     def attempt(exact: bool) -> Decomposition:
         parts = split(family, original, weights, task_sizes, reference, budget, fixed, exact)
         result = _finish(parts, original, reference)
-        if not refine:
+        if not refine or result.error <= reference.rounding:
             return result
         refined = _finish(hooi(parts, reference.scaled(original)), original, reference)
         return min(result, refined, key=lambda d: d.error)
@@ -116,7 +117,7 @@ def _finish(parts: Split, original: NDArray, reference: Reference) -> Decomposit
 
 
 def _family(method: str, refine: bool) -> Any:
-    if method not in METHODS:
+    if not isinstance(method, str) or method not in METHODS:
         raise TnshareError(f"method must be one of {tuple(METHODS)}: found {method!r}")
     if refine and method != "tucker":
         raise TnshareError(f"refine=True is for method='tucker': found method={method!r}")

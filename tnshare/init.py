@@ -19,7 +19,7 @@ from .spec import Spec
 
 def random_stream(seed: int, name: str) -> np.random.Generator:
     """The stream of one tensor: it depends on the seed and the tensor's name alone."""
-    return np.random.default_rng([whole("seed", seed, least=0), *name.encode()])
+    return np.random.default_rng([whole("a seed", seed, least=0), *name.encode()])
 
 
 def random_factors(
@@ -37,8 +37,11 @@ def random_factors(
     Where shapes allow no isometry (two task axes whose ranks multiply to more than the core can hold, frozen
     codes of more rows than weights) columns have unit length, and the mean over the tasks is exact.
     """
-    _check_variance(variance)
+    _check(variance, dtype)
     given = dict(frozen or {})
+    for name, value in given.items():
+        if network.shapes.get(name) != np.shape(value):
+            raise TnshareError(f"the frozen factor {name!r} has shape {np.shape(value)}: see network.shapes")
     factors = {
         n.name: given[n.name] if n.name in given else _draw(network, n, seed, dtype) for n in network.nodes
     }
@@ -53,7 +56,7 @@ def decomposed_factors(
     Truncation takes variance away, so the factors are scaled until the mean square over all tasks is the
     stated one; single tasks scatter around it. Needs memory for the dense weights.
     """
-    _check_variance(variance)
+    _check(variance, dtype)
     if spec.frozen(network):
         raise TnshareError("frozen codes leave nothing to decompose: draw the factors directly instead")
     stack = _normal(random_stream(seed, "dense"), network.shape, dtype)
@@ -65,10 +68,17 @@ def _scaled(
     network: Network, factors: Mapping[str, NDArray], variance: float, dtype: Any, names: Sequence[str]
 ) -> Factors:
     total = squared_norm(network, factors)
+    if total == 0:
+        raise TnshareError("frozen factors that are zero make all weights zero: they cannot have a variance")
     wanted = math.sqrt(variance * math.prod(network.shape) / total)
     scaled = {name: np.array(factor, copy=name in names) for name, factor in factors.items()}
     equalise_norms(scaled, names, wanted)
-    return {name: factor.astype(dtype) for name, factor in scaled.items()}
+    return {name: rounded(factor, dtype) for name, factor in scaled.items()}
+
+
+def rounded(values: NDArray, dtype: Any) -> NDArray:
+    """Values in a dtype, short ones by way of single precision, as some frameworks do and all are to."""
+    return (values.astype(np.float32) if np.dtype(dtype).itemsize < 4 else values).astype(dtype)
 
 
 def _draw(network: Network, node: Node, seed: int, dtype: Any) -> NDArray:
@@ -121,6 +131,9 @@ def _normal(stream: np.random.Generator, shape: Sequence[int], dtype: Any) -> ND
     return result
 
 
-def _check_variance(variance: float) -> None:
-    if not (math.isfinite(variance) and variance > 0):
+def _check(variance: float, dtype: Any) -> None:
+    if not isinstance(variance, int | float | np.number) or not 0 < variance < math.inf:
         raise TnshareError(f"variance must be a positive number: found {variance!r}")
+    kind = np.dtype(dtype)
+    if kind.kind not in "fc" and "float" not in kind.name:
+        raise TnshareError(f"dtype must be a floating or complex one: found {kind}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Literal
@@ -13,7 +13,7 @@ import numpy as np
 
 from .checks import whole
 from .errors import TnshareError
-from .init import decomposed_factors, random_factors, random_stream
+from .init import decomposed_factors, random_factors, random_stream, rounded
 from .network import Network
 from .ops import NDArray
 from .plan import Plan
@@ -49,8 +49,7 @@ class Layer(ABC):
     @cached_property
     def network(self) -> Network:
         """The factors of the weights of all tasks."""
-        sizes = self.task_sizes
-        return self.spec.network(tasks=tuple(sizes), **self.weight_sizes, **sizes)
+        return self.spec.checked(self.weight_sizes, self.task_sizes)
 
     @cached_property
     def task_sizes(self) -> dict[str, int]:
@@ -65,7 +64,10 @@ class Layer(ABC):
     @cached_property
     def frozen(self) -> dict[str, NDArray]:
         """Factors that are given and not learnt; they are no part of the parameters."""
-        return self.spec.frozen(self.network)
+        values = self.spec.frozen(self.network)
+        for value in values.values():
+            value.flags.writeable = False
+        return values
 
     def init(
         self, seed: int = 0, dtype: Any = np.float32, scheme: Literal["direct", "decomposed"] = "direct"
@@ -90,7 +92,7 @@ class Layer(ABC):
         if self.bias_size:
             bound = math.sqrt(3 * self.variance)
             draw = random_stream(seed, "bias").uniform(-bound, bound, (*self.task_shape, self.bias_size))
-            learnt["bias"] = draw.astype(dtype)
+            learnt["bias"] = rounded(draw, dtype)
         return learnt
 
     @cached_property
@@ -100,9 +102,14 @@ class Layer(ABC):
         return shapes | ({"bias": (*self.task_shape, self.bias_size)} if self.bias_size else {})
 
     def _set(self, **values: Any) -> None:
-        """Put checked values in the place of what was given; for use while a frozen instance is made."""
+        """Put checked values in the place of what was given, and refuse what does not fit together."""
         for name, value in values.items():
             object.__setattr__(self, name, value)
+        if not isinstance(self.spec, Spec):
+            raise TnshareError(f"spec must be a factorisation such as tnshare.LAF(4): found {self.spec!r}")
+        if not isinstance(self.bias, bool):
+            raise TnshareError(f"bias must be True or False: found {self.bias!r}")
+        _ = self.network  # a wrong rank is told now, not at the first call
 
 
 @dataclass(frozen=True)
@@ -125,7 +132,6 @@ class Linear(Layer):
             out_features=whole("out_features", self.out_features),
             tasks=read_tasks(self.tasks, reserved=("b", "m", "i", "o")),
         )
-        _ = self.network  # a wrong rank is told now, not at the first call
 
     @property
     def weight_sizes(self) -> dict[str, int]:
@@ -147,7 +153,8 @@ class Linear(Layer):
         """
         if way not in WAYS:
             raise TnshareError(f"way must be one of {WAYS}: found {way!r}")
-        return _linear_plan(self, way, _bucket(batch), None if inner is None else _bucket(inner))
+        rows = _bucket(whole("batch", batch, least=0))
+        return _linear_plan(self, way, rows, None if inner is None else _bucket(inner))
 
 
 @dataclass(frozen=True)
@@ -167,22 +174,20 @@ class Conv(Layer):
     bias: bool = True
 
     def __post_init__(self) -> None:
-        kernel = tuple(self.kernel) if isinstance(self.kernel, Sequence) else (self.kernel,)
+        kernel = tuple(self.kernel) if isinstance(self.kernel, Iterable) else (self.kernel,)
         if not 1 <= len(kernel) <= 3:
             raise TnshareError(f"a kernel has 1, 2 or 3 dimensions: found kernel={self.kernel!r}")
+        c, m = whole("in_channels", self.in_channels), whole("out_channels", self.out_channels)
+        groups = whole("groups", self.groups)
+        if c % groups or m % groups:
+            raise TnshareError(f"groups={groups} must divide in_channels={c} and out_channels={m}")
         self._set(
-            in_channels=whole("in_channels", self.in_channels),
-            out_channels=whole("out_channels", self.out_channels),
+            in_channels=c,
+            out_channels=m,
             kernel=tuple(whole("kernel", size) for size in kernel),
-            groups=whole("groups", self.groups),
+            groups=groups,
             tasks=read_tasks(self.tasks, reserved=("b", "m", "c", "d", "h", "w")),
         )
-        if self.in_channels % self.groups or self.out_channels % self.groups:
-            raise TnshareError(
-                f"groups={self.groups} must divide in_channels={self.in_channels} "
-                f"and out_channels={self.out_channels}"
-            )
-        _ = self.network
 
     @property
     def weight_sizes(self) -> dict[str, int]:
@@ -215,7 +220,6 @@ class Embedding(Layer):
             embedding_dim=whole("embedding_dim", self.embedding_dim),
             tasks=read_tasks(self.tasks, reserved=("b", "n", "e")),
         )
-        _ = self.network
 
     @property
     def weight_sizes(self) -> dict[str, int]:
@@ -239,11 +243,12 @@ def read_tasks(tasks: Tasks, reserved: Sequence[str]) -> tuple[tuple[str, int], 
         raise TnshareError(
             f"tasks must be a whole number, or names with numbers {{'site': 4}}: found {tasks!r}"
         )
-    taken = [name for name, _ in pairs if name in reserved]
-    if taken:
-        raise TnshareError(
-            f"a task axis cannot be called {taken[0]!r}: the layer itself uses {tuple(reserved)}"
-        )
+    for name, _ in pairs:
+        if name in (*reserved, "tasks") or not name.isidentifier():
+            used = ", ".join(reserved)
+            raise TnshareError(f"a task axis cannot be called {name!r}: the layer itself uses {used}")
+    if len(dict(pairs)) != len(pairs):
+        raise TnshareError(f"task axes must have different names: found {tasks!r}")
     return tuple((name, whole(f"tasks[{name!r}]", size)) for name, size in pairs)
 
 

@@ -47,7 +47,10 @@ class Reference:
             square += _sum_of_squares(block)
             block -= block.mean(axis=1, keepdims=True)
             deviation += _sum_of_squares(block)
-        return cls(scale, math.sqrt(square), math.sqrt(deviation / square), _stored_dtype(stack.dtype))
+        relative = math.sqrt(deviation / square)
+        if relative < 4 * np.finfo(np.float64).eps:  # rounding errors of the mean
+            relative = 0.0
+        return cls(scale, math.sqrt(square), relative, _stored_dtype(stack.dtype))
 
     @property
     def rounding(self) -> float:
@@ -83,7 +86,8 @@ def read_stack(
         )
     weights = tuple(f"d{n}" for n in range(1, array.ndim - len(task_names) + 1))
     names = (*weights, *task_names) if axes is None else tuple(axes)
-    if len(names) != array.ndim or names[-len(task_names) :] != task_names or len(set(names)) != len(names):
+    fits = len(names) == array.ndim == len(set(names)) and names[-len(task_names) :] == task_names
+    if not fits or (tasks is None and "task" in names[:-1]):
         raise TnshareError(
             f"axes must name each of the {array.ndim} axes of the stack once, "
             f"the task axes {task_names} last: found {names}"

@@ -35,13 +35,14 @@ def codes(
     """
     if gauge not in ("paper", "stored"):
         raise TnshareError(f"gauge must be 'paper' or 'stored': found {gauge!r}")
-    arrays = _wide(network, factors)
+    arrays, scale = _scaled(network, factors)
     node, own = _code_node(network, axis)
     bonds = tuple(a for a in node.axes if a not in own)
     rank = math.prod(network.sizes[a] for a in bonds)
     stored = arrays[node.name].reshape(-1, rank).T  # K x T: task axes come first in storage
     if gauge == "stored":
-        return stored
+        kept: NDArray = np.asarray(factors[node.name]).reshape(-1, rank).T
+        return kept.astype(stored.dtype)
     others = tuple(n for n in network.nodes if n != node)
     outer = tuple(a for a in network.output if a not in own)
     shared = Network(others, (*outer, *(b for b in bonds if b not in outer)))
@@ -49,8 +50,7 @@ def codes(
     values, vectors = np.linalg.eigh(metric)
     root = np.sqrt(np.maximum(values, 0))[:, None] * vectors.conj().T  # root^H root = metric
     _, s, vh = np.linalg.svd(root @ stored, full_matrices=False)
-    scaled = vh if _has_core(network, bonds) else s[:, None] * vh
-    return _positive(scaled)
+    return _positive(vh if _has_core(network, bonds) else scale * s[:, None] * vh)
 
 
 def sharing_strength(codes: NDArray, normalise: bool = True) -> float:
@@ -60,8 +60,9 @@ def sharing_strength(codes: NDArray, normalise: bool = True) -> float:
     Without it the codes are compared as they are: 0 for single-task learning (``S = I``), 1 for hard sharing.
     """
     S = np.asarray(codes)
-    if S.ndim != 2 or S.dtype.kind not in "fciu" or not np.isfinite(S).all():
+    if S.ndim != 2 or S.size == 0 or S.dtype.kind not in "fciu" or not np.isfinite(S).all():
         raise TnshareError(f"codes must be a finite K x T matrix: found {S.dtype} of shape {S.shape}")
+    S = S.astype(np.complex128 if S.dtype.kind == "c" else np.float64)
     tasks = S.shape[1]
     if tasks < 2:
         raise TnshareError(f"sharing is between tasks: expected codes of at least 2, found {tasks}")
@@ -69,7 +70,9 @@ def sharing_strength(codes: NDArray, normalise: bool = True) -> float:
         size = np.abs(S)
         S = np.exp(size - size.max(axis=0))
         S /= S.sum(axis=0)
-    unit = _unit_columns(S)
+    largest = np.abs(S).max(axis=0)
+    S = np.divide(S, largest, out=np.zeros_like(S), where=largest > 0)  # no square can overflow now
+    unit = S / np.maximum(np.linalg.norm(S, axis=0), 1)
     total = unit.sum(axis=1)
     pairs = (
         np.vdot(total, total).real - np.vdot(unit, unit).real
@@ -84,7 +87,8 @@ def task_similarity(network: Network, factors: Mapping[str, Any]) -> NDArray:
     with all weights zero has similarity 0 to every task but itself.
     """
     tasks = math.prod(network.sizes[axis] for axis in network.tasks)
-    products = gram(network, _wide(network, factors), network.tasks).reshape(tasks, tasks).real
+    arrays, _ = _scaled(network, factors)
+    products = gram(network, arrays, network.tasks).reshape(tasks, tasks).real
     norms = np.sqrt(np.maximum(np.diagonal(products), 0))
     inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
     similarity: NDArray = np.clip(products * inverse[:, None] * inverse, -1, 1)
@@ -113,19 +117,18 @@ def _has_core(network: Network, bonds: tuple[str, ...]) -> bool:
     return any(not set(network.node(name).axes) & set(network.output) for name in joined)
 
 
-def _wide(network: Network, factors: Mapping[str, Any]) -> dict[str, NDArray]:
-    """The factors in double precision, checked."""
-    arrays = {name: np.asarray(factor) for name, factor in factors.items()}
-    wide = [a.astype(np.complex128 if a.dtype.kind == "c" else np.float64) for a in checked(network, arrays)]
-    return dict(zip(network.shapes, wide, strict=True))
-
-
-def _unit_columns(matrix: NDArray) -> NDArray:
-    norms = np.linalg.norm(matrix, axis=0)
-    result: NDArray = np.divide(
-        matrix, norms, out=np.zeros_like(matrix, np.result_type(matrix, 1.0)), where=norms > 0
-    )
-    return result
+def _scaled(network: Network, factors: Mapping[str, Any]) -> tuple[dict[str, NDArray], float]:
+    """The factors in double precision, each with the largest entry 1, and the product of what that took."""
+    arrays = checked(network, {name: np.asarray(factor) for name, factor in factors.items()})
+    scaled, logarithm = {}, 0.0
+    for node, array in zip(network.nodes, arrays, strict=True):
+        largest = float(np.abs(array).max())
+        if not math.isfinite(largest):
+            raise TnshareError(f"the factor {node!r} must be finite: found NaN or infinity")
+        divisor = largest or 1.0
+        scaled[node.name] = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64) / divisor
+        logarithm += math.log(divisor)
+    return scaled, math.exp(logarithm)
 
 
 def _positive(rows: NDArray) -> NDArray:

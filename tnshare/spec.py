@@ -28,8 +28,12 @@ class Spec(ABC):
     def network(self, /, *, tasks: Sequence[str] | None = None, **sizes: int) -> Network:
         """The network for weights with these axes; the task axis is the last, or those named in ``tasks``."""
         weights, task_sizes = _split_axes(sizes, tasks)
-        self.check_ranks(weights, task_sizes)
-        return self.build(weights, task_sizes)
+        return self.checked(weights, task_sizes)
+
+    def checked(self, weights: Sizes, tasks: Sizes) -> Network:
+        """The network over these axes; refuses ranks that do not fit them."""
+        self.check_ranks(weights, tasks)
+        return self.build(weights, tasks)
 
     def build(self, weights: Sizes, tasks: Sizes) -> Network:
         """The network, whether or not its ranks are of use."""

@@ -26,30 +26,35 @@ def choose(task: Any, network: Network, ops: Ops[Array]) -> Choice:
     sizes = tuple(network.sizes[axis] for axis in network.tasks)
     if not sizes:
         raise TnshareError(f"the network has no task axis to choose a task from: found task={task!r}")
-    if not hasattr(task, "shape"):
-        task = _as_ids(task, len(sizes))
-    shape = tuple(task.shape)
-    single = () if len(sizes) == 1 else (len(sizes),)
-    if shape == single:
-        rows = None
-    elif len(shape) == len(single) + 1 and shape[1:] == single:
-        rows = shape[0]
-    else:
-        many = "(rows,)" if len(sizes) == 1 else f"(rows, {len(sizes)})"
-        raise TnshareError(
-            f"a task must be {'a whole number' if len(sizes) == 1 else f'{len(sizes)} whole numbers'}, "
-            f"task ids an array of shape {many}: found shape {shape}"
-        )
-    _check_values(ops.values(task), network.tasks, sizes, rows)
-    if len(sizes) == 1:
-        return Choice((task if rows is not None else _plain(task),), rows)
-    columns = (task[..., n] for n in range(len(sizes)))
-    return Choice(tuple(c if rows is not None else _plain(c) for c in columns), rows)
+    columns = _columns(task, len(sizes))
+    rows = columns[0].shape[0] if columns[0].shape else None
+    for axis, size, column in zip(network.tasks, sizes, columns, strict=True):
+        _check_dtype(column)
+        values = ops.values(column)
+        if values is not None:  # while tracing there are no values to look at
+            _check_range(values, axis, size)
+    return Choice(tuple(map(_plain, columns)), rows)
 
 
 def take_rows(array: Array, own: Sequence[int], choice: Choice, ops: Ops[Array]) -> Array:
     """Of an array whose first axes are the task axes numbered ``own``, the part of the chosen tasks."""
     return ops.take(array, [choice.ids[n] for n in own]) if own else array
+
+
+def _columns(task: Any, axes: int) -> list[Any]:
+    """What was given, as one array of ids for each task axis: of shape () for one task, else (rows,)."""
+    if axes > 1 and isinstance(task, Sequence) and len(task) == axes and not any(map(np.ndim, task)):
+        return [part if hasattr(part, "shape") else np.asarray(part) for part in task]
+    ids = task if hasattr(task, "shape") else _as_ids(task, axes)
+    shape = tuple(ids.shape)
+    if axes == 1 and len(shape) <= 1:
+        return [ids]
+    if axes > 1 and 1 <= len(shape) <= 2 and shape[-1] == axes:
+        return [ids[..., n] for n in range(axes)]
+    single, many = (
+        ("a whole number", "(rows,)") if axes == 1 else (f"{axes} whole numbers", f"(rows, {axes})")
+    )
+    raise TnshareError(f"a task must be {single}, task ids an array of shape {many}: found shape {shape}")
 
 
 def _as_ids(task: Any, axes: int) -> np.ndarray[Any, Any]:
@@ -63,23 +68,20 @@ def _as_ids(task: Any, axes: int) -> np.ndarray[Any, Any]:
 
 
 def _plain(task: Any) -> Any:
-    """A NumPy number as a whole number, which frameworks index with faster; their own arrays as they are."""
-    return int(task) if isinstance(task, np.ndarray | np.integer) else task
+    """A NumPy number as a whole number, which frameworks index with faster; other arrays as they are."""
+    return int(task) if isinstance(task, np.ndarray | np.integer) and task.ndim == 0 else task
 
 
-def _check_values(
-    values: np.ndarray[Any, Any] | None, axes: Sequence[str], sizes: Sequence[int], rows: int | None
-) -> None:
-    """Refuse ids that are not whole numbers in range; while tracing there are no values to look at."""
-    if values is None:
-        return
-    if values.dtype.kind not in "iu":
-        raise TnshareError(f"task ids must be whole numbers: found dtype {values.dtype}")
-    table = values.reshape(1 if rows is None else rows, len(sizes))
-    for axis, size, column in zip(axes, sizes, table.T, strict=True):
-        wrong = np.flatnonzero((column < 0) | (column >= size))
-        if len(wrong):
-            where = "" if rows is None else f" in row {wrong[0]}"
-            raise TnshareError(
-                f"{axis} {column[wrong[0]]}{where} is out of range: expected 0 <= {axis} <= {size - 1}"
-            )
+def _check_dtype(ids: Any) -> None:
+    """Whole numbers only; the name of a dtype is what all frameworks have in common, traced or not."""
+    name = str(getattr(ids, "dtype", "int")).rpartition(".")[2]
+    if not name.startswith(("int", "uint")):
+        raise TnshareError(f"task ids must be whole numbers: found dtype {name}")
+
+
+def _check_range(ids: np.ndarray[Any, Any], axis: str, size: int) -> None:
+    wrong = np.flatnonzero((ids < 0) | (ids >= size))
+    if len(wrong):
+        where = f" in row {wrong[0]}" if ids.ndim else ""
+        found = ids.reshape(-1)[wrong[0]]
+        raise TnshareError(f"{axis} {found}{where} is out of range: expected 0 <= {axis} <= {size - 1}")

@@ -20,8 +20,7 @@ Params = Mapping[str, jax.Array]
 
 def init(layer: Layer, seed: int = 0, dtype: Any = jnp.float32) -> dict[str, jax.Array]:
     """Initial parameters, a plain dict of arrays; frozen codes are no part of it."""
-    wide = np.complex128 if jnp.issubdtype(dtype, jnp.complexfloating) else np.float64
-    return {name: jnp.asarray(value, dtype) for name, value in layer.init(seed, wide).items()}
+    return {name: jnp.asarray(value) for name, value in layer.init(seed, np.dtype(dtype)).items()}
 
 
 def apply(layer: tn.Linear, params: Params, x: jax.Array, task: Any = None) -> jax.Array:

@@ -30,9 +30,7 @@ class JaxOps:
     def take(self, a: jax.Array, ids: Sequence[Any]) -> jax.Array:
         # Traced ids cannot be looked at, and JAX would quietly use the nearest row: NaN is loud. A negative
         # id would count from the end, so it is sent out of range.
-        wide = [jnp.asarray(i).astype(jnp.int32) for i in ids]
-        loud = tuple(jnp.where(i < 0, size, i) for i, size in zip(wide, a.shape, strict=False))
-        return a.at[loud].get(mode="fill", fill_value=jnp.nan)
+        return jnp.asarray(a).at[tuple(map(_loud, ids, a.shape))].get(mode="fill", fill_value=jnp.nan)
 
     def asarray(self, value: NDArray, like: jax.Array | None = None) -> jax.Array:
         return jnp.asarray(value, dtype=None if like is None else like.dtype)
@@ -46,6 +44,13 @@ class JaxOps:
         """The derivative of ``sum(weights * function(*arrays))`` by each array; tnshare.testing uses it."""
         _, pull_back = jax.vjp(function, *arrays)
         return list(pull_back(weights))
+
+
+def _loud(ids: Any, size: int) -> jax.Array:
+    """Ids with every one that is out of range made equal to the size, in a dtype that can hold it."""
+    wide = jnp.asarray(ids)
+    wide = wide if wide.dtype.itemsize >= 4 else wide.astype(jnp.int32)
+    return jnp.where((wide < 0) | (wide >= size), size, wide)
 
 
 ops = JaxOps()

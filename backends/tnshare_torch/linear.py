@@ -41,25 +41,28 @@ class Linear(torch.nn.Module):
         self.description = tn.Linear(in_features, out_features, tasks=tasks, spec=spec, bias=bias)
         self.seed = seed
         dtype = torch.get_default_dtype() if dtype is None else dtype
+        if not (dtype.is_floating_point or dtype.is_complex):
+            raise tn.TnshareError(f"dtype must be a floating or complex one: found {dtype}")
         for name, shape in self.description.shapes.items():
             self.register_parameter(name, torch.nn.Parameter(torch.empty(shape, device=device, dtype=dtype)))
         for name, value in self.description.frozen.items():
-            self.register_buffer(name, torch.as_tensor(value, device=device, dtype=dtype))
+            self.register_buffer(name, torch.tensor(value, device=device, dtype=dtype))
         if not bias:
             self.register_parameter("bias", None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Start again from the initial values of the seed."""
-        complex_ = next(self.parameters()).is_complex()
-        values = self.description.init(self.seed, np.complex128 if complex_ else np.float64)
+        first = next(self.parameters())
+        double = first.dtype in (torch.float64, torch.complex128)
+        plain = np.complex128 if first.is_complex() else np.float64 if double else np.float32
         with torch.no_grad():
-            for name, value in values.items():
+            for name, value in self.description.init(self.seed, plain).items():
                 self.get_parameter(name).copy_(torch.from_numpy(value))
 
     def forward(self, x: torch.Tensor, task: Any = None) -> torch.Tensor:
         """The outputs of one task, of a task for each row, or of all tasks, each on its own row of x."""
-        return apply_with(ops, self.description, self._tensors(), self._checked(x), task)
+        return apply_with(ops, self.description, self._tensors(), self._checked(x, task), task)
 
     def fan_out(self, x: torch.Tensor) -> torch.Tensor:
         """The same x (..., in) through every task: (T, ..., out)."""
@@ -85,19 +88,24 @@ class Linear(torch.nn.Module):
         )
 
     def _tensors(self) -> dict[str, torch.Tensor]:
-        named = (*self._parameters.items(), *self._buffers.items())
-        return {name: tensor for name, tensor in named if tensor is not None}
+        # By attribute, so that a parametrised factor (weight_norm, pruning) is the computed one.
+        return {name: getattr(self, name) for name in (*self.description.shapes, *self.description.frozen)}
 
-    def _checked(self, x: torch.Tensor) -> torch.Tensor:
+    def _checked(self, x: torch.Tensor, task: Any = None) -> torch.Tensor:
+        """Say what torch's own errors would not: x and ids that do not go with the layer."""
+        if not isinstance(x, torch.Tensor):
+            raise tn.TnshareError(f"x must be a torch.Tensor: found {type(x).__name__}")
         factor = next(self.parameters())
         if x.dtype != factor.dtype and not torch.is_autocast_enabled(x.device.type):
             raise tn.TnshareError(
                 f"x must have the dtype of the layer, {factor.dtype}: found {x.dtype}; "
-                f"convert x, or the layer with layer.to({x.dtype})"
+                f"convert it with x.to({factor.dtype})"
             )
-        if x.device != factor.device:
-            raise tn.TnshareError(
-                f"x must be on the device of the layer, {factor.device}: found {x.device}; "
-                f"move it with x.to({str(factor.device)!r})"
-            )
+        for name, tensor in (("x", x), ("task ids", task)):
+            wrong = isinstance(tensor, torch.Tensor) and tensor.device != factor.device
+            if wrong and (name == "x" or tensor.is_meta):  # ids on the CPU index an array on any device
+                raise tn.TnshareError(
+                    f"{name} must be on the device of the layer, {factor.device}: found {tensor.device}; "
+                    f"move it with {'x' if name == 'x' else 'ids'}.to({str(factor.device)!r})"
+                )
         return x

@@ -24,22 +24,22 @@ class TorchOps:
         return a.permute(tuple(order))
 
     def add(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return a + b
+        return a + b.to(a.dtype)  # under autocast products are short and parameters are not
 
     def take(self, a: torch.Tensor, ids: Sequence[Any]) -> torch.Tensor:
-        # torch reads bytes as a mask and does not index with the other short integers.
-        return a[tuple(i.long() if isinstance(i, torch.Tensor) else i for i in ids)]
+        return a[tuple(_index(i, a.device) for i in ids)]
 
     def asarray(self, value: NDArray, like: torch.Tensor | None = None) -> torch.Tensor:
         tensor = torch.tensor(value)
         return tensor if like is None else tensor.to(like)
 
     def values(self, a: Any) -> NDArray | None:
-        if torch.compiler.is_compiling():
-            return None
         if not isinstance(a, torch.Tensor):
             return np.asarray(a)
-        return np.asarray(a.detach().cpu())
+        if torch.compiler.is_compiling() or a.is_meta:
+            return None
+        plain = a.detach().cpu()
+        return np.asarray(plain.float() if a.dtype == torch.bfloat16 else plain)
 
     def gradients(
         self, function: Callable[..., torch.Tensor], arrays: Sequence[torch.Tensor], weights: torch.Tensor
@@ -47,6 +47,13 @@ class TorchOps:
         """The derivative of ``sum(weights * function(*arrays))`` by each array; tnshare.testing uses it."""
         leaves = [array.detach().clone().requires_grad_() for array in arrays]
         return list(torch.autograd.grad(function(*leaves), leaves, weights))
+
+
+def _index(ids: Any, device: torch.device) -> Any:
+    """Ids as torch takes them: it reads bytes as a mask and does not know the other short integers."""
+    if isinstance(ids, torch.Tensor):
+        return ids.long()
+    return torch.as_tensor(ids.astype(np.int64), device=device) if isinstance(ids, np.ndarray) else ids
 
 
 ops = TorchOps()

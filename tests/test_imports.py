@@ -1,0 +1,64 @@
+"""Importing and using the core imports no framework; and the proof of it can fail."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import tnshare as tn
+
+FOREIGN = ("torch", "jax", "flax", "equinox", "tensorflow", "keras", "tensorly", "hypothesis")
+
+USE = """
+import tempfile, os, numpy as np, tnshare as tn
+stack = np.random.default_rng(0).standard_normal((4, 3, 5))
+for method in ("laf", "tucker", "tt"):
+    d = tn.decompose(stack, method, eps=0.3)
+    tn.compose(d.network, d.factors, task=2)
+with tempfile.TemporaryDirectory() as folder:
+    tn.save(os.path.join(folder, "file"), d)
+    tn.load(os.path.join(folder, "file"))
+layer = tn.Linear(4, 3, tasks=5, spec=tn.LAF(2))
+tn.apply(layer, layer.init(), stack[:, 0, :4], [0, 1, 2, 3])
+tn.backends.names()
+"""
+
+
+def loaded_by(code: str) -> set[str]:
+    """The foreign packages that a program loads."""
+    report = f"import sys; print(*(name for name in {FOREIGN} if name in sys.modules))"
+    run = subprocess.run(
+        [sys.executable, "-c", f"{code}\n{report}"], capture_output=True, text=True, check=True
+    )
+    return set(run.stdout.split())
+
+
+def test_importing_the_core_loads_no_framework():
+    assert loaded_by("import tnshare") == set()
+
+
+def test_using_the_core_loads_no_framework():
+    assert loaded_by(USE) == set()
+
+
+@pytest.mark.parametrize("package", ["torch", "jax", "hypothesis"])
+def test_the_check_above_can_fail(package):
+    pytest.importorskip(package)
+    assert package in loaded_by(f"import tnshare, {package}")
+
+
+def test_every_public_name_exists():
+    assert [name for name in tn.__all__ if not hasattr(tn, name)] == []
+
+
+def test_public_names_are_sorted_and_there_once():
+    assert len(set(tn.__all__)) == len(tn.__all__)
+    star: dict[str, object] = {}
+    exec("from tnshare import *", star)
+    assert set(tn.__all__) <= set(star)
+
+
+def test_the_error_is_a_value_error():
+    assert issubclass(tn.TnshareError, ValueError)

@@ -166,14 +166,14 @@ def test_no_operand_is_transposed_that_lies_as_its_step_wants_it() -> None:
 def test_plans_are_values_and_explain_themselves() -> None:
     net = LAF(2).network(i=30, o=40, task=5)
     plan = Plan.flop_optimal(net)
-    assert plan == Plan(net, plan.steps, plan.order)
-    assert hash(plan) == hash(Plan(net, plan.steps, plan.order))
+    assert plan == Plan(net, plan.steps, plan.order, plan.why)
+    assert hash(plan) == hash(Plan(net, plan.steps, plan.order, plan.why))
     assert plan.flops == 2 * 2 * 30 * 40 * 5
     head, counts, titles, row = plan.explain().splitlines()
     assert head == repr(net)
     assert "24,000 flops, largest intermediate 0 elements" in counts
-    assert " ".join(titles.split()) == "step batch x rows x inner x columns flops result elements"
-    assert " ".join(row.split()) == "t1 = L . S 1 x 1200 x 2 x 5 24,000 (i, o, task) 6,000"
+    assert " ".join(titles.split()) == "step batch x rows x inner x columns flops copies result elements"
+    assert " ".join(row.split()) == "t1 = L . S 1 x 1200 x 2 x 5 24,000 - (i, o, task) 6,000"
 
 
 # Composing

@@ -15,16 +15,22 @@ from .tasks import choose, take_rows
 
 def apply(layer: Linear, params: Mapping[str, NDArray], x: NDArray, task: Any = None) -> NDArray:
     """The reference in NumPy: see `apply_with`."""
-    return apply_with(numpy_ops, layer, params, x, task)
+    return apply_with(numpy_ops, layer, params, x, task, training=False)
 
 
 def fan_out(layer: Linear, params: Mapping[str, NDArray], x: NDArray) -> NDArray:
     """The reference in NumPy: see `fan_out_with`."""
-    return fan_out_with(numpy_ops, layer, params, x)
+    return fan_out_with(numpy_ops, layer, params, x, training=False)
 
 
 def apply_with(
-    ops: Ops[Array], layer: Linear, params: Mapping[str, Array], x: Array, task: Any = None
+    ops: Ops[Array],
+    layer: Linear,
+    params: Mapping[str, Array],
+    x: Array,
+    task: Any = None,
+    *,
+    training: bool = True,
 ) -> Array:
     """The outputs of the chosen tasks.
 
@@ -33,18 +39,18 @@ def apply_with(
     - no ``task``: ``x`` is (T, ..., in), row t belongs to task t.
 
     With two task axes a task is a pair, ids are (B, 2), and row (s, u) of ``x`` (T1, T2, ..., in) belongs to
-    the task (s, u).
+    the task (s, u). ``training`` chooses plans that are fast with the backward pass, or without.
     """
     factors = _factors(ops, layer, params, x)
     if task is None:
-        return _each(ops, layer, factors, params, x)
+        return _each(ops, layer, factors, params, x, training)
     choice = choose(task, layer.network, ops)
     arrays = chosen_arrays(layer.network, factors, choice, ops)
     lead = x.shape[:-1]
     folded: tuple[int, ...]
     if choice.rows is None:
         folded = (math.prod(lead),)
-        plan = layer.plan("one", *folded)
+        plan = layer.plan("one", *folded, training=training)
     elif not lead or lead[0] != choice.rows:
         raise TnshareError(
             f"one task id for each row: expected x of shape ({choice.rows}, ..., {layer.in_features}) "
@@ -52,10 +58,10 @@ def apply_with(
         )
     elif len(lead) == 1:
         folded = (choice.rows,)
-        plan = layer.plan("mixed", *folded)
+        plan = layer.plan("mixed", *folded, training=training)
     else:
         folded = (choice.rows, math.prod(lead[1:]))
-        plan = layer.plan("mixed", *folded)
+        plan = layer.plan("mixed", *folded, training=training)
     y = plan.run(ops, [*arrays, ops.reshape(x, (*folded, layer.in_features))])
     if layer.bias:
         own = range(len(layer.task_shape))
@@ -65,12 +71,15 @@ def apply_with(
     return ops.reshape(y, (*lead, layer.out_features))
 
 
-def fan_out_with(ops: Ops[Array], layer: Linear, params: Mapping[str, Array], x: Array) -> Array:
+def fan_out_with(
+    ops: Ops[Array], layer: Linear, params: Mapping[str, Array], x: Array, *, training: bool = True
+) -> Array:
     """The same ``x`` (..., in) through every task: (T, ..., out), or (T1, T2, ..., out)."""
     factors = _factors(ops, layer, params, x)
     lead = x.shape[:-1]
     rows = math.prod(lead)
-    y = layer.plan("fan_out", rows).run(ops, [*factors, ops.reshape(x, (rows, layer.in_features))])
+    plan = layer.plan("fan_out", rows, training=training)
+    y = plan.run(ops, [*factors, ops.reshape(x, (rows, layer.in_features))])
     return ops.reshape(_with_bias(ops, layer, params, y), (*layer.task_shape, *lead, layer.out_features))
 
 
@@ -80,7 +89,12 @@ def weight_with(ops: Ops[Array], layer: Layer, params: Mapping[str, Array], task
 
 
 def _each(
-    ops: Ops[Array], layer: Linear, factors: list[Array], params: Mapping[str, Array], x: Array
+    ops: Ops[Array],
+    layer: Linear,
+    factors: list[Array],
+    params: Mapping[str, Array],
+    x: Array,
+    training: bool,
 ) -> Array:
     tasks = layer.task_shape
     if len(x.shape) <= len(tasks) or tuple(x.shape[: len(tasks)]) != tasks:
@@ -92,7 +106,7 @@ def _each(
     lead = x.shape[:-1]
     rows = math.prod(lead[len(tasks) :])
     folded = ops.reshape(x, (*tasks, rows, layer.in_features))
-    y = layer.plan("each", rows).run(ops, [*factors, folded])
+    y = layer.plan("each", rows, training=training).run(ops, [*factors, folded])
     return ops.reshape(_with_bias(ops, layer, params, y), (*lead, layer.out_features))
 
 

@@ -12,11 +12,14 @@ from typing import Any, Literal
 import numpy as np
 
 from .checks import whole
+from .cost import Profile
 from .errors import TnshareError
 from .init import decomposed_factors, random_factors, random_stream, rounded
 from .network import Network
 from .ops import NDArray
 from .plan import Plan
+from .profiles import PROFILES
+from .search import fastest
 from .spec import Spec
 
 Tasks = int | Mapping[str, int] | tuple[tuple[str, int], ...]
@@ -145,16 +148,25 @@ class Linear(Layer):
     def bias_size(self) -> int:
         return self.out_features if self.bias else 0
 
-    def plan(self, way: Way, batch: int, inner: int | None = None) -> Plan:
-        """How a batch is contracted.
+    def plan(
+        self,
+        way: Way,
+        batch: int,
+        inner: int | None = None,
+        *,
+        training: bool = True,
+        device: Profile = PROFILES["cpu"],
+    ) -> Plan:
+        """How a batch is contracted, as fast as a device can by its profile.
 
         ``batch`` counts the rows: of all tasks together (``"one"``, ``"mixed"``, ``"fan_out"``) or of each
         task (``"each"``). ``inner`` is the number of vectors in a row, if rows of ``"mixed"`` have several.
+        Training counts the backward pass.
         """
         if way not in WAYS:
             raise TnshareError(f"way must be one of {WAYS}: found {way!r}")
         rows = _bucket(whole("batch", batch, least=0))
-        return _linear_plan(self, way, rows, None if inner is None else _bucket(inner))
+        return _linear_plan(self, way, rows, None if inner is None else _bucket(inner), training, device)
 
 
 @dataclass(frozen=True)
@@ -258,7 +270,9 @@ def _bucket(count: int) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _linear_plan(layer: Linear, way: Way, batch: int, inner: int | None) -> Plan:
+def _linear_plan(
+    layer: Linear, way: Way, batch: int, inner: int | None, training: bool, device: Profile
+) -> Plan:
     network, tasks = layer.network, layer.network.tasks
     if way == "one":
         fed = network.drop(*tasks).feed("x", ("b", "i"), ("b", "o"), b=batch)
@@ -271,4 +285,4 @@ def _linear_plan(layer: Linear, way: Way, batch: int, inner: int | None) -> Plan
         more = () if inner is None else ("m",)
         sizes = {} if inner is None else {"m": inner}
         fed = rows.feed("x", ("b", *more, "i"), ("b", *more, "o"), **sizes)
-    return Plan.flop_optimal(fed)
+    return fastest(fed, device, training)

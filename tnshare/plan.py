@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import opt_einsum
@@ -35,6 +35,18 @@ class Step:
         """The axes of what the step gives."""
         return self.batch + self.rows + self.columns
 
+    @property
+    def copies(self) -> tuple[bool, bool]:
+        """Whether the left and the right operand must be copied into another order first."""
+        batch, rows, inner, columns = map(len, (self.batch, self.rows, self.inner, self.columns))
+        left = _is_view(self.left_order, batch, rows, inner)
+        right = _is_view(self.right_order, batch, inner, columns)
+        return not left, not right
+
+    def of(self, left: int, right: int) -> Step:
+        """The same product of other operands."""
+        return replace(self, left=left, right=right)
+
     def flops(self, sizes: Mapping[str, int]) -> int:
         """Multiplications and additions."""
         return 2 * _count(self.result + self.inner, sizes)
@@ -52,11 +64,16 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """How to contract a network. It holds for every size of the axes; its costs are for the network's own."""
+    """How to contract a network. It holds for every size of the axes; its costs are for the network's own.
+
+    ``order`` brings the axes of the last result into those of the network's output; ``why`` says how the plan
+    was chosen.
+    """
 
     network: Network
     steps: tuple[Step, ...]
     order: tuple[int, ...]
+    why: str
 
     @classmethod
     def flop_optimal(cls, network: Network) -> Plan:
@@ -90,7 +107,7 @@ class Plan:
         sizes = self.network.sizes
         names = [node.name for node in self.network.nodes]
         names += [f"t{n}" for n in range(1, len(self.steps) + 1)]
-        rows = [("step", "batch x rows x inner x columns", "flops", "result", "elements")]
+        rows = [("step", "batch x rows x inner x columns", "flops", "copies", "result", "elements")]
         for n, step in enumerate(self.steps, len(self.network.nodes)):
             parts = (step.batch, step.rows, step.inner, step.columns)
             rows.append(
@@ -98,6 +115,7 @@ class Plan:
                     f"{names[n]} = {names[step.left]} . {names[step.right]}",
                     " x ".join(str(_count(part, sizes)) for part in parts),
                     f"{step.flops(sizes):,}",
+                    " and ".join(s for s, c in zip(("left", "right"), step.copies, strict=True) if c) or "-",
                     f"({', '.join(step.result)})",
                     f"{_count(step.result, sizes):,}",
                 )
@@ -109,7 +127,7 @@ class Plan:
         count = f"{len(self.steps)} step{'' if len(self.steps) == 1 else 's'}"
         head = (
             f"{self.network!r}\n{count}, {self.flops:,} flops, largest intermediate "
-            f"{self.largest_intermediate:,} elements; order with the fewest flops (opt_einsum)"
+            f"{self.largest_intermediate:,} elements: {self.why}"
         )
         return "\n".join([head, *lines])
 
@@ -128,13 +146,16 @@ def _flop_optimal(network: Network) -> Plan:
             continue
         picked = [live.pop(position) for position in sorted(pair, reverse=True)][::-1]
         needed = {axis for _, axes in live for axis in axes} | set(network.output)
-        steps.append(_step(picked[0], picked[1], needed))
+        steps.append(make_step(picked[0], picked[1], frozenset(needed)))
         live.append((len(network.nodes) + len(steps) - 1, steps[-1].result))
     ((_, axes),) = live
-    return Plan(network, tuple(steps), tuple(axes.index(axis) for axis in network.output))
+    order = tuple(axes.index(axis) for axis in network.output)
+    return Plan(network, tuple(steps), order, "the order with the fewest flops (opt_einsum)")
 
 
-def _step(left: tuple[int, tuple[str, ...]], right: tuple[int, tuple[str, ...]], needed: set[str]) -> Step:
+def make_step(
+    left: tuple[int, tuple[str, ...]], right: tuple[int, tuple[str, ...]], needed: frozenset[str]
+) -> Step:
     """The product of two operands, each given as its number and its axes; ``needed`` axes are kept."""
     (left_id, left_axes), (right_id, right_axes) = left, right
     common = [axis for axis in left_axes if axis in right_axes]
@@ -145,6 +166,24 @@ def _step(left: tuple[int, tuple[str, ...]], right: tuple[int, tuple[str, ...]],
     left_order = _order(left_axes, batch + rows + inner)
     right_order = _order(right_axes, batch + inner + columns)
     return Step(left_id, right_id, batch, rows, inner, columns, left_order, right_order)
+
+
+def _is_view(order: tuple[int, ...] | None, *groups: int) -> bool:
+    """Whether a matrix product can read an operand where it lies.
+
+    Its axes fall into three groups: batch, and the two axes of the matrix. Each must be one contiguous run in
+    memory, in whichever sequence, and the last run must not be the batch.
+    """
+    if order is None:
+        return True
+    start = 0
+    for size in groups:
+        run = order[start : start + size]
+        if run and run != tuple(range(run[0], run[0] + size)):
+            return False
+        start += size
+    batch = groups[0]
+    return not batch or batch == len(order) or order[batch - 1] != len(order) - 1
 
 
 def _order(axes: tuple[str, ...], wanted: tuple[str, ...]) -> tuple[int, ...] | None:

@@ -62,20 +62,24 @@ class Linear(torch.nn.Module):
 
     def forward(self, x: torch.Tensor, task: Any = None) -> torch.Tensor:
         """The outputs of one task, of a task for each row, or of all tasks, each on its own row of x."""
-        return apply_with(ops, self.description, self._tensors(), self._checked(x, task), task)
+        training = torch.is_grad_enabled()
+        return apply_with(
+            ops, self.description, self._tensors(), self._checked(x, task), task, training=training
+        )
 
     def fan_out(self, x: torch.Tensor) -> torch.Tensor:
         """The same x (..., in) through every task: (T, ..., out)."""
-        return fan_out_with(ops, self.description, self._tensors(), self._checked(x))
+        training = torch.is_grad_enabled()
+        return fan_out_with(ops, self.description, self._tensors(), self._checked(x), training=training)
 
     def weight(self, task: Any = None) -> torch.Tensor:
         """Composed weights in torch's layout: (out, in) for one task, (T, out, in) for all or for a list."""
         composed = weight_with(ops, self.description, self._tensors(), task)
         return composed.permute(*range(2, composed.ndim), 1, 0)
 
-    def explain(self, batch: int, way: Way = "mixed") -> str:
+    def explain(self, batch: int, way: Way = "mixed", *, training: bool = True) -> str:
         """What is computed for a batch of that many rows, and what it costs."""
-        return self.description.plan(way, batch).explain()
+        return self.description.plan(way, batch, training=training).explain()
 
     def extra_repr(self) -> str:
         """What the constructor was given."""

@@ -137,9 +137,9 @@ def test_the_layout_of_the_array_in_memory_does_not_matter(method, dtype):
         spread[::2, ::-1, 1::2],
         plain.astype(plain.dtype.newbyteorder(">")),
     ]
-    expected = tn.decompose(plain, method, eps=0.3)
+    expected = tn.decompose(plain, method, eps=0.6)
     for variant in [*variants, plain.tolist()] if dtype == np.float64 else variants:
-        d = tn.decompose(variant, method, eps=0.3)
+        d = tn.decompose(variant, method, eps=0.6)
         assert d.spec == expected.spec
         assert d.error == expected.error
         for name, factor in expected.factors.items():
@@ -254,10 +254,10 @@ def test_the_gram_matrix_splits_off_what_an_exact_svd_does(dtype, shape, kept, m
 @pytest.mark.parametrize("shape", [(6, 5, 4), (60, 2), (2, 60), (2, 60, 3)])
 def test_working_in_small_blocks_changes_nothing(method, shape, monkeypatch):
     stack = normal(*shape, dtype=complex)
-    whole = tn.decompose(stack, method, eps=0.3)
+    whole = tn.decompose(stack, method, eps=0.6)
     for name, value in {"peel._GRAM_SIZE": 0, "peel._CHUNK": 7, "measure._BLOCK": 7}.items():
         monkeypatch.setattr(f"tnshare.{name}", value)
-    blocks = tn.decompose(stack, method, eps=0.3)
+    blocks = tn.decompose(stack, method, eps=0.6)
     assert blocks.spec == whole.spec
     assert abs(blocks.error - whole.error) < 1e-12
     assert abs(blocks.deviation_error - whole.deviation_error) < 1e-12
@@ -276,9 +276,9 @@ def torch_backend():
 def test_tensorly_may_run_on_torch_and_goes_on_doing_so_in_every_thread(options, torch_backend):
     found = []
     for method in METHODS[1:2] if options else METHODS:
-        d = tn.decompose(STACK, method, eps=0.3, **options)
+        d = tn.decompose(STACK, method, eps=0.6, **options)
         assert all(isinstance(factor, np.ndarray) for factor in d.factors.values())
-        assert d.error <= 0.3
+        assert 0.1 < d.error <= 0.6
         with ThreadPoolExecutor() as other:
             found += [tensorly.get_backend(), other.submit(tensorly.get_backend).result()]
     assert set(found) == {"pytorch"}

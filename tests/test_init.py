@@ -51,10 +51,12 @@ def test_every_task_of_one_draw_has_exactly_the_stated_variance(spec, sizes, dty
     np.testing.assert_allclose(mean_squares(net, factors), 0.37, rtol=1e-12)
 
 
-@every_spec
+@pytest.mark.parametrize(("spec", "sizes"), [*SPECS, (FROZEN[0], ONE)], ids=repr)
 def test_weights_have_mean_zero_and_one_variance_everywhere_over_many_draws(spec, sizes):
     net = network(spec, sizes)
-    draws = [tn.compose(net, tn.random_factors(net, variance=2.0, seed=n)) for n in range(300)]
+    frozen = spec.frozen(net)
+    factors = (tn.random_factors(net, variance=2.0, seed=n, frozen=frozen) for n in range(300))
+    draws = [tn.compose(net, each) for each in factors]
     means, squares = np.mean(draws, axis=0), np.mean(np.square(draws), axis=0)
     assert np.abs(means).max() < 5 * math.sqrt(2 / 300)
     assert np.square(means).mean() < 1.5 * 2 / 300

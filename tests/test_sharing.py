@@ -61,7 +61,7 @@ def loop_rho(S, normalise):
 
 @every_method
 @dtypes
-@pytest.mark.parametrize("eps", [0.0, 0.5])
+@pytest.mark.parametrize("eps", [0.0, 0.6])
 def test_codes_are_those_of_an_svd_of_the_dense_weights(method, dtype, eps):
     d = tn.decompose(normal(6, 5, 4, dtype=dtype), method, eps=eps)
     S = tn.codes(d.network, d.factors)
@@ -74,7 +74,7 @@ def test_codes_are_those_of_an_svd_of_the_dense_weights(method, dtype, eps):
 @every_method
 @dtypes
 def test_codes_and_similarity_are_the_same_in_every_gauge(method, dtype):
-    d = tn.decompose(normal(6, 5, 4, dtype=dtype), method, eps=0.4)
+    d = tn.decompose(normal(6, 5, 4, dtype=dtype), method, eps=0.6)
     other = gauged(d.network, d.factors)
     tolerance = 1e-3 if dtype == np.float32 else 1e-10
     np.testing.assert_allclose(tn.compose(d.network, other), tn.compose(d.network, d.factors), atol=tolerance)
@@ -86,7 +86,7 @@ def test_codes_and_similarity_are_the_same_in_every_gauge(method, dtype):
 
 @pytest.mark.parametrize("method", ["tucker", "tt"])
 def test_codes_of_each_of_two_task_axes_are_those_of_an_svd(method):
-    d = tn.decompose(normal(6, 5, 3, 4), method, tasks=("site", "user"), eps=0.4)
+    d = tn.decompose(normal(6, 5, 3, 4), method, tasks=("site", "user"), eps=0.6)
     W = tn.compose(d.network, d.factors)
     for factors in (d.factors, gauged(d.network, d.factors)):
         for axis, name in ((2, "site"), (3, "user")):
@@ -107,7 +107,7 @@ def test_codes_of_laf_with_two_task_axes_have_a_column_for_each_pair():
 
 @every_method
 def test_stored_codes_are_the_factor_itself_and_a_copy_of_it(method):
-    d = tn.decompose(normal(6, 5, 4), method, eps=0.4)
+    d = tn.decompose(normal(6, 5, 4), method, eps=0.6)
     factor = d.factors["S" if method == "laf" else "U_task"]
     before = factor.copy()
     S = tn.codes(d.network, d.factors, gauge="stored")
@@ -179,7 +179,7 @@ def test_codes_that_say_nothing_about_sharing_are_refused(codes, text):
 @every_method
 @dtypes
 def test_the_similarity_of_tasks_is_the_cosine_of_their_dense_weights(method, dtype):
-    d = tn.decompose(normal(6, 5, 4, dtype=dtype), method, eps=0.3)
+    d = tn.decompose(normal(6, 5, 4, dtype=dtype), method, eps=0.6)
     rows = tn.compose(d.network, d.factors).reshape(-1, 4).T
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     similarity = tn.task_similarity(d.network, d.factors)
@@ -191,7 +191,7 @@ def test_the_similarity_of_tasks_is_the_cosine_of_their_dense_weights(method, dt
 
 @every_method
 def test_the_similarity_of_pairs_is_in_row_major_order(method):
-    d = tn.decompose(normal(6, 5, 3, 4), method, tasks=("site", "user"), eps=0.3)
+    d = tn.decompose(normal(6, 5, 3, 4), method, tasks=("site", "user"), eps=0.6)
     similarity = tn.task_similarity(d.network, d.factors)
     a, b = (tn.compose(d.network, d.factors, task=task).ravel() for task in ((0, 3), (2, 1)))
     assert similarity.shape == (12, 12)
@@ -201,7 +201,7 @@ def test_the_similarity_of_pairs_is_in_row_major_order(method):
 @every_method
 @pytest.mark.parametrize("scale", [2.0**660, 2.0**-660])
 def test_huge_and_tiny_weights_are_as_similar_as_any(method, scale):
-    small, large = (tn.decompose(normal(6, 5, 4) * factor, method, eps=0.3) for factor in (1, scale))
+    small, large = (tn.decompose(normal(6, 5, 4) * factor, method, eps=0.6) for factor in (1, scale))
     pairs = [tn.task_similarity(d.network, d.factors) for d in (small, large)]
     np.testing.assert_allclose(*pairs, atol=1e-12)
     codes = [tn.codes(d.network, d.factors) for d in (small, large)]

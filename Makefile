@@ -20,7 +20,7 @@ lint: $(READY)
 bench: $(READY)
 	$(BIN)/python -m benchmarks
 
-# 10,000 examples of every law; about an hour on two cores.
+# 10,000 examples of every law. JAX compiles most of them anew: hours for it, minutes for the others.
 test-deep: $(READY)
 	TNSHARE_EXAMPLES=10000 $(BIN)/python -m pytest -n 2 -q tests/test_laws.py tests/test_decompose_laws.py
 

@@ -203,8 +203,8 @@ def test_composing_equals_tensorly_and_a_loop_over_entries(case, eps):
         return wide(d.factors[name]).transpose([net.node(name).axes.index(axis) for axis in axes])
 
     if case.method == "laf":
-        L, S = turned("L", *net.weights, *bonds), turned("S", *bonds, *case.tasks)
-        expected, weights = np.tensordot(L, S, 1), len(net.weights)
+        L, S = turned("L", *net.weight_axes, *bonds), turned("S", *bonds, *case.tasks)
+        expected, weights = np.tensordot(L, S, 1), len(net.weight_axes)
         entries = {at: L[at[:weights]] @ S[:, *at[weights:]] for at in places}
     elif case.method == "tucker":
         core = turned("core", *bonds)

@@ -40,7 +40,7 @@ def network(spec, sizes):
 def mean_squares(net, factors):
     """The mean square of the weights of each task."""
     W = tn.compose(net, factors)
-    return (np.abs(W) ** 2).mean(axis=tuple(range(len(net.weights))))
+    return (np.abs(W) ** 2).mean(axis=tuple(range(len(net.weight_axes))))
 
 
 @every_spec

@@ -81,7 +81,7 @@ def test_shapes_sizes_and_parameters_are_those_of_the_nodes() -> None:
     assert list(given_input.shapes) == ["L", "S", "x"]
     assert given_input.sizes == {"k": 2, "i": 3, "o": 4, "task": 5, "b": 7}
     assert given_input.shape == (7, 4, 5)
-    assert given_input.weights == ("b", "o")
+    assert given_input.weight_axes == ("b", "o")
     # An input is not learnt, and neither are frozen codes.
     assert given_input.parameters == LAF.parameters == 2 * 3 * 4 + 5 * 2
     assert Network((A, Node("B", ("k", "j"), (3, 4), learnt=False)), ("i", "j")).parameters == 6

@@ -195,7 +195,7 @@ def test_composing_a_list_of_tasks_keeps_one_axis_for_them_last(net: Network, ta
     f = factors_of(net)
     chosen = np.moveaxis(dense(net, f), net.output.index("task"), -1)[..., list(task)]
     result = tn.compose(net, f, task)
-    assert result.shape == (*(net.sizes[axis] for axis in net.weights), len(task))
+    assert result.shape == (*(net.sizes[axis] for axis in net.weight_axes), len(task))
     np.testing.assert_allclose(result, chosen, atol=1e-12)
 
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 import tnshare as tn
 from tnshare.cost import GRID, Profile, measure
-from tnshare.layer import WAYS
 from tnshare.ops import numpy_ops
 from tnshare.plan import Plan
 from tnshare.profiles import PROFILES, profile
 from tnshare.search import _pricer, fastest
 from tnshare.testing import linear_cases, network_cases
 from tnshare.testing.oracles import einsum
+from tnshare.ways import WAYS
 
 CPU = PROFILES["cpu"]
 SPECS = {"laf": tn.LAF(4), "tucker": tn.Tucker((16, 16, 5)), "tt": tn.TT((16, 5))}

@@ -63,7 +63,7 @@ def test_tucker_is_tensorlys_tucker_in_another_storage_order(case: Case) -> None
     net, ranks = case
     f = factors_of(net)
     # Stored: core (tasks, weights), U (axis, rank), but (rank, axis) for the last weight axis.
-    tasks, last = len(net.tasks), net.weights[-1]
+    tasks, last = len(net.tasks), net.weight_axes[-1]
     core = np.moveaxis(f["core"], range(tasks), range(-tasks, 0))
     matrices = [f[f"U_{axis}"].T if axis == last else f[f"U_{axis}"] for axis in net.output]
     assert core.shape == ranks

@@ -1,18 +1,18 @@
 """Soft parameter sharing between many related tasks, by tensor networks, in any deep-learning framework."""
 
 from . import backends, ops
-from .apply import apply, fan_out
+from .apply import apply, fan_out, weight
 from .checkpoint import load, save
 from .compose import compose
 from .decompose import Decomposition, decompose
 from .errors import TnshareError
 from .frozen import FrozenCodes
 from .init import decomposed_factors, random_factors
-from .layer import Conv, Embedding, Linear
+from .layer import Conv, Embedding, Layer, Linear
 from .network import Network, Node
 from .plan import Plan, Step
 from .sharing import codes, sharing_strength, task_similarity
-from .spec import LAF, TT, Tucker
+from .spec import LAF, TT, Spec, Tucker
 
 __all__ = [
     "LAF",
@@ -21,10 +21,12 @@ __all__ = [
     "Decomposition",
     "Embedding",
     "FrozenCodes",
+    "Layer",
     "Linear",
     "Network",
     "Node",
     "Plan",
+    "Spec",
     "Step",
     "TnshareError",
     "Tucker",
@@ -41,4 +43,5 @@ __all__ = [
     "save",
     "sharing_strength",
     "task_similarity",
+    "weight",
 ]

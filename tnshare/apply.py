@@ -1,4 +1,4 @@
-"""Apply a shared linear layer without building its weights, in the four ways of choosing tasks."""
+"""Apply a shared linear layer from its factors, in the four ways of choosing tasks."""
 
 from __future__ import annotations
 
@@ -9,28 +9,18 @@ from typing import Any
 from .compose import checked, chosen_arrays, compose
 from .errors import TnshareError
 from .layer import Layer, Linear
-from .ops import Array, NDArray, Ops, numpy_ops
+from .ops import Array, Ops, numpy_ops
 from .tasks import choose, take_rows
 
 
-def apply(layer: Linear, params: Mapping[str, NDArray], x: NDArray, task: Any = None) -> NDArray:
-    """The reference in NumPy: see `apply_with`."""
-    return apply_with(numpy_ops, layer, params, x, task, training=False)
-
-
-def fan_out(layer: Linear, params: Mapping[str, NDArray], x: NDArray) -> NDArray:
-    """The reference in NumPy: see `fan_out_with`."""
-    return fan_out_with(numpy_ops, layer, params, x, training=False)
-
-
-def apply_with(
-    ops: Ops[Array],
+def apply(
     layer: Linear,
     params: Mapping[str, Array],
     x: Array,
     task: Any = None,
     *,
-    training: bool = True,
+    ops: Ops[Array] = numpy_ops,  # type: ignore[assignment]
+    training: bool = False,
 ) -> Array:
     """The outputs of the chosen tasks.
 
@@ -39,7 +29,8 @@ def apply_with(
     - no ``task``: ``x`` is (T, ..., in), row t belongs to task t.
 
     With two task axes a task is a pair, ids are (B, 2), and row (s, u) of ``x`` (T1, T2, ..., in) belongs to
-    the task (s, u). ``training`` chooses plans that are fast with the backward pass, or without.
+    the task (s, u). ``training`` chooses plans that are fast with the backward pass. Without
+    ``ops`` the arrays are NumPy's.
     """
     factors = _factors(ops, layer, params, x)
     if task is None:
@@ -71,8 +62,13 @@ def apply_with(
     return ops.reshape(y, (*lead, layer.out_features))
 
 
-def fan_out_with(
-    ops: Ops[Array], layer: Linear, params: Mapping[str, Array], x: Array, *, training: bool = True
+def fan_out(
+    layer: Linear,
+    params: Mapping[str, Array],
+    x: Array,
+    *,
+    ops: Ops[Array] = numpy_ops,  # type: ignore[assignment]
+    training: bool = False,
 ) -> Array:
     """The same ``x`` (..., in) through every task: (T, ..., out), or (T1, T2, ..., out)."""
     factors = _factors(ops, layer, params, x)
@@ -83,8 +79,14 @@ def fan_out_with(
     return ops.reshape(_with_bias(ops, layer, params, y), (*layer.task_shape, *lead, layer.out_features))
 
 
-def weight_with(ops: Ops[Array], layer: Layer, params: Mapping[str, Array], task: Any = None) -> Array:
-    """The composed weights in the layout of ``layer.network.output``, of all tasks or of some."""
+def weight(
+    layer: Layer,
+    params: Mapping[str, Array],
+    task: Any = None,
+    *,
+    ops: Ops[Array] = numpy_ops,  # type: ignore[assignment]
+) -> Array:
+    """The composed weights with the axes ``layer.network.output``, of all tasks or of some."""
     return compose(layer.network, _all_factors(ops, layer, params), task, ops=ops)
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from typing import Any
 
 import numpy as np
 
 from .network import Network
+from .ops import NDArray
 
-NDArray = np.ndarray[Any, Any]
 Factors = dict[str, NDArray]
 # The node that has orthonormal columns along a bond, and the bond's singular values, falling.
 Spectrum = tuple[str, NDArray]
@@ -26,8 +25,8 @@ def balance_bonds(network: Network, factors: Factors, spectra: Mapping[str, Spec
             continue
         root = np.sqrt(np.maximum(values, _NEGLIGIBLE * values[0]))
         (other,) = (name for name in network.bonds[bond] if name != peeled)
-        factors[peeled] *= _along(network, peeled, bond, root)
-        factors[other] *= _along(network, other, bond, 1 / root)
+        factors[peeled] *= along(network, peeled, bond, root)
+        factors[other] *= along(network, other, bond, 1 / root)
 
 
 def equalise_norms(factors: Factors, names: Collection[str], scale: float = 1.0) -> None:
@@ -43,6 +42,6 @@ def equalise_norms(factors: Factors, names: Collection[str], scale: float = 1.0)
         factors[name] *= target / norm
 
 
-def _along(network: Network, name: str, bond: str, values: NDArray) -> NDArray:
+def along(network: Network, name: str, bond: str, values: NDArray) -> NDArray:
     """One number for each index of the bond, ready to multiply the factor of that name."""
     return values.reshape([-1 if axis == bond else 1 for axis in network.node(name).axes])

@@ -94,7 +94,7 @@ def _describe(name: str, value: Saved, tensors: dict[str, NDArray]) -> dict[str,
         "kind": "decomposition",
         "method": spec.method,
         "ranks": spec.ranks,
-        "weights": {axis: network.sizes[axis] for axis in network.weights},
+        "weights": {axis: network.sizes[axis] for axis in network.weight_axes},
         "tasks": {axis: network.sizes[axis] for axis in network.tasks},
         "error": repr(float(value.error)),
         "deviation_error": repr(float(value.deviation_error)),
@@ -175,6 +175,8 @@ def _write_whole(path: Path, data: bytes) -> None:
         ) from None
     try:
         with os.fdopen(handle, "wb") as file:
+            if place.exists():
+                os.chmod(name, mode)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -16,20 +16,23 @@ from .tasks import Choice, choose, take_rows
 
 
 def compose(
-    network: Network, factors: Mapping[str, Array], task: Any = None, *, ops: Ops[Array] | None = None
+    network: Network,
+    factors: Mapping[str, Array],
+    task: Any = None,
+    *,
+    ops: Ops[Array] = numpy_ops,  # type: ignore[assignment]
 ) -> Array:
     """The weights that the factors stand for, with the axes ``network.output``.
 
     ``task=3`` gives one task, without the task axis (a pair for two task axes); a list keeps one axis, last,
     for its tasks.
     """
-    actual: Ops[Array] = numpy_ops if ops is None else ops  # type: ignore[assignment]
     arrays = checked(network, factors)
     if task is None:
-        return Plan.flop_optimal(network).run(actual, arrays)
-    choice = choose(task, network, actual)
+        return Plan.flop_optimal(network).run(ops, arrays)
+    choice = choose(task, network, ops)
     part = chosen_network(network, choice)
-    return Plan.flop_optimal(part).run(actual, chosen_arrays(network, arrays, choice, actual))
+    return Plan.flop_optimal(part).run(ops, chosen_arrays(network, arrays, choice, ops))
 
 
 def chosen_network(network: Network, choice: Choice) -> Network:
@@ -37,7 +40,7 @@ def chosen_network(network: Network, choice: Choice) -> Network:
     if choice.rows is None:
         return network.drop(*network.tasks)
     rows = fresh("b", network.sizes)
-    return network.rename(network.tasks, rows, max(choice.rows, 1)).to(*network.weights, rows)
+    return network.rename(network.tasks, rows, max(choice.rows, 1)).to(*network.weight_axes, rows)
 
 
 def chosen_arrays(network: Network, arrays: list[Array], choice: Choice, ops: Ops[Array]) -> list[Array]:
@@ -69,7 +72,8 @@ def gram(network: Network, factors: Mapping[str, NDArray], kept: tuple[str, ...]
     summed = set(network.output) - set(kept)
     twin = {axis: axis if axis in summed else fresh(f"{axis}*", network.sizes) for axis in network.sizes}
     mirrored = (
-        Node(f"{node.name}*", tuple(twin[axis] for axis in node.axes), node.shape) for node in network.nodes
+        Node(fresh(f"{node.name}*", network.shapes), tuple(twin[a] for a in node.axes), node.shape)
+        for node in network.nodes
     )
     doubled = Network((*mirrored, *network.nodes), (*(twin[axis] for axis in kept), *kept))
     arrays = [np.asarray(factors[node.name]) for node in network.nodes]

@@ -19,6 +19,11 @@ class FrozenCodes:
     rank: int
     data: bytes = field(default=b"")
 
+    def __post_init__(self) -> None:
+        if self.kind not in ("identity", "ones", "ones_and_identity", "given"):
+            raise TnshareError(f"frozen codes of the kind {self.kind!r} are not known")
+        whole("the rank of frozen codes", self.rank)
+
     @classmethod
     def identity(cls, tasks: int) -> FrozenCodes:
         """``S = I``."""

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from .balance import Factors, NDArray, equalise_norms
+from .balance import Factors, equalise_norms
 from .checks import whole
 from .compose import squared_norm
 from .decompose import decompose
 from .errors import TnshareError
+from .measure import DTYPES
 from .network import Network, Node
+from .ops import NDArray
 from .spec import Spec
 
 
@@ -34,11 +36,15 @@ def random_factors(
 
     Every factor is an isometry from its bonds towards the tasks to its other axes, and every task's code a
     vector of the same length. So ``||W_t||`` is the same in all tasks, exactly, and no dense tensor is built.
-    Where shapes allow no isometry (two task axes whose ranks multiply to more than the core can hold, frozen
-    codes of more rows than weights) columns have unit length, and the mean over the tasks is exact.
+    Where ranks allow no isometry (of two task axes, if a rank towards the tasks is larger than the ranks it
+    comes from; given codes of unequal length or more rows than weights) columns have unit length, tasks
+    scatter, and the mean over them is exact.
     """
     _check(variance, dtype)
-    given = dict(frozen or {})
+    given = {name: np.asarray(value) for name, value in (frozen or {}).items()}
+    for node in network.nodes:
+        if not node.learnt and node.name not in given:
+            raise TnshareError(f"{node!r} is not learnt: give its values, frozen=spec.frozen(network)")
     for name, value in given.items():
         if network.shapes.get(name) != np.shape(value):
             raise TnshareError(f"the frozen factor {name!r} has shape {np.shape(value)}: see network.shapes")
@@ -57,6 +63,9 @@ def decomposed_factors(
     stated one; single tasks scatter around it. Needs memory for the dense weights.
     """
     _check(variance, dtype)
+    weights, tasks = ({axis: network.sizes[axis] for axis in a} for a in (network.weight_axes, network.tasks))
+    if spec.build(weights, tasks) != network:
+        raise TnshareError(f"the network is not one of {spec!r}: found {network!r}")
     if spec.frozen(network):
         raise TnshareError("frozen codes leave nothing to decompose: draw the factors directly instead")
     stack = _normal(random_stream(seed, "dense"), network.shape, dtype)
@@ -71,14 +80,18 @@ def _scaled(
     if total == 0:
         raise TnshareError("frozen factors that are zero make all weights zero: they cannot have a variance")
     wanted = math.sqrt(variance * math.prod(network.shape) / total)
-    scaled = {name: np.array(factor, copy=name in names) for name, factor in factors.items()}
+    scaled = {name: factor.copy() if name in names else factor for name, factor in factors.items()}
     equalise_norms(scaled, names, wanted)
     return {name: rounded(factor, dtype) for name, factor in scaled.items()}
 
 
 def rounded(values: NDArray, dtype: Any) -> NDArray:
     """Values in a dtype, short ones by way of single precision, as some frameworks do and all are to."""
-    return (values.astype(np.float32) if np.dtype(dtype).itemsize < 4 else values).astype(dtype)
+    with np.errstate(over="ignore"):
+        result = (values.astype(np.float32) if np.dtype(dtype).itemsize < 4 else values).astype(dtype)
+    if not np.isfinite(result).all():
+        raise TnshareError(f"{np.dtype(dtype)} cannot hold initial values of this variance: found infinity")
+    return result
 
 
 def _draw(network: Network, node: Node, seed: int, dtype: Any) -> NDArray:
@@ -106,7 +119,7 @@ def _leads_to_tasks(network: Network, node: Node, bond: str) -> bool:
     side = network.side(node.name, bond)
     here = {axis for member in side for axis in member.axes}
     there = {axis for other in network.nodes if other not in side for axis in other.axes}
-    return bool(here & set(network.weights)) and bool(there & set(network.tasks))
+    return bool(here & set(network.weight_axes)) and bool(there & set(network.tasks))
 
 
 def _isometries(stack: NDArray) -> NDArray:
@@ -134,6 +147,9 @@ def _normal(stream: np.random.Generator, shape: Sequence[int], dtype: Any) -> ND
 def _check(variance: float, dtype: Any) -> None:
     if not isinstance(variance, int | float | np.number) or not 0 < variance < math.inf:
         raise TnshareError(f"variance must be a positive number: found {variance!r}")
-    kind = np.dtype(dtype)
-    if kind.kind not in "fc" and "float" not in kind.name:
-        raise TnshareError(f"dtype must be a floating or complex one: found {kind}")
+    try:
+        name = np.dtype(dtype).name
+    except TypeError:
+        name = repr(dtype)
+    if name not in DTYPES:
+        raise TnshareError(f"dtype must be one of {DTYPES}: found {name}")

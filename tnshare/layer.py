@@ -6,13 +6,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
 from .checks import whole
 from .cost import Profile
+from .decompose import Decomposition
 from .errors import TnshareError
 from .init import decomposed_factors, random_factors, random_stream, rounded
 from .network import Network
@@ -21,10 +22,9 @@ from .plan import Plan
 from .profiles import PROFILES
 from .search import fastest
 from .spec import Spec
+from .ways import Way, with_input
 
 Tasks = int | Mapping[str, int] | tuple[tuple[str, int], ...]
-Way = Literal["one", "mixed", "each", "fan_out"]
-WAYS: tuple[Way, ...] = ("one", "mixed", "each", "fan_out")
 
 
 class Layer(ABC):
@@ -79,7 +79,8 @@ class Layer(ABC):
 
         Every tensor has a random stream of its own, keyed by the seed and its name, so the same seed gives
         the same factors with and without bias, in every framework and dtype. ``"direct"`` gives every task
-        the same variance and builds no dense weights; ``"decomposed"`` is the paper's way (draw, decompose).
+        the same variance and builds no dense weights (`random_factors` says where shapes do not allow that);
+        ``"decomposed"`` is the paper's way (draw, decompose).
         """
         if scheme not in ("direct", "decomposed"):
             raise TnshareError(f"scheme must be 'direct' or 'decomposed': found {scheme!r}")
@@ -97,6 +98,16 @@ class Layer(ABC):
             draw = random_stream(seed, "bias").uniform(-bound, bound, (*self.task_shape, self.bias_size))
             learnt["bias"] = rounded(draw, dtype)
         return learnt
+
+    def adopt(self, decomposition: Decomposition) -> dict[str, NDArray]:
+        """The factors of a decomposition under the names of this layer's parameters."""
+        d = decomposition
+        if d.spec != self.spec or d.network.shape != self.network.shape:
+            raise TnshareError(
+                f"a decomposition by {self.spec!r} of weights {self.network.shape} was expected: found {d!r}"
+            )
+        pairs = zip(self.network.nodes, d.network.nodes, strict=True)
+        return {own.name: d.factors[given.name] for own, given in pairs if own.learnt}
 
     @cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -163,10 +174,9 @@ class Linear(Layer):
         task (``"each"``). ``inner`` is the number of vectors in a row, if rows of ``"mixed"`` have several.
         Training counts the backward pass.
         """
-        if way not in WAYS:
-            raise TnshareError(f"way must be one of {WAYS}: found {way!r}")
-        rows = _bucket(whole("batch", batch, least=0))
-        return _linear_plan(self, way, rows, None if inner is None else _bucket(inner), training, device)
+        rows = whole("batch", batch, least=0)
+        vectors = None if inner is None else whole("inner", inner, least=0)
+        return fastest(with_input(self.network, way, rows, vectors), device, training)
 
 
 @dataclass(frozen=True)
@@ -262,27 +272,3 @@ def read_tasks(tasks: Tasks, reserved: Sequence[str]) -> tuple[tuple[str, int], 
     if len(dict(pairs)) != len(pairs):
         raise TnshareError(f"task axes must have different names: found {tasks!r}")
     return tuple((name, whole(f"tasks[{name!r}]", size)) for name, size in pairs)
-
-
-def _bucket(count: int) -> int:
-    """The next power of two: plans are made for these sizes only, and serve all up to them."""
-    return 1 << max(count - 1, 0).bit_length()
-
-
-@lru_cache(maxsize=4096)
-def _linear_plan(
-    layer: Linear, way: Way, batch: int, inner: int | None, training: bool, device: Profile
-) -> Plan:
-    network, tasks = layer.network, layer.network.tasks
-    if way == "one":
-        fed = network.drop(*tasks).feed("x", ("b", "i"), ("b", "o"), b=batch)
-    elif way == "fan_out":
-        fed = network.feed("x", ("b", "i"), (*tasks, "b", "o"), b=batch)
-    elif way == "each":
-        fed = network.feed("x", (*tasks, "b", "i"), (*tasks, "b", "o"), b=batch)
-    else:
-        rows = network.rename(tasks, "b", batch)
-        more = () if inner is None else ("m",)
-        sizes = {} if inner is None else {"m": inner}
-        fed = rows.feed("x", ("b", *more, "i"), ("b", *more, "o"), **sizes)
-    return fastest(fed, device, training)

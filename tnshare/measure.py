@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from .errors import TnshareError
-from .network import Network, Node
+from .network import Network
 from .ops import NDArray, numpy_ops
 from .peel import wide
 from .plan import Plan
 
+DTYPES = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
 _BLOCK = 2**19  # elements that are turned into double precision at once
 
 
@@ -36,7 +37,7 @@ class Reference:
         """Measure a stack whose last axes are the task axes; refuses NaN and infinity."""
         tasks = math.prod(stack.shape[stack.ndim - task_axes :])
         rows = stack.reshape(-1, tasks)
-        scale = max(float(np.abs(block).max()) for block in _wide_blocks(rows))
+        scale = float(np.max([np.abs(block.view(np.float64)).max() for block in _wide_blocks(rows)]))
         if not math.isfinite(scale):
             raise TnshareError(_first_bad(rows, stack.shape))
         if scale == 0:
@@ -69,23 +70,20 @@ def read_stack(
     stack: Any, axes: Sequence[str] | None, tasks: Sequence[str] | None
 ) -> tuple[NDArray, dict[str, int], dict[str, int]]:
     """The stack as a contiguous array, with the sizes of its weight axes and of its task axes."""
-    array = np.ascontiguousarray(stack)
-    kind = "f" if array.dtype.name == "bfloat16" else array.dtype.kind
-    if kind not in "fc" or array.dtype.itemsize > 16 or array.dtype == np.longdouble:
-        raise TnshareError(
-            "a stack must be float16, bfloat16, float32, float64, complex64 or complex128: "
-            f"found {array.dtype}; convert it first, for example with stack.astype(np.float32)"
-        )
+    array = _as_array(stack)
+    axes = None if axes is None else tuple(axes)
     if isinstance(tasks, str):
         tasks = (tasks,)
-    task_names = ("task",) if tasks is None and axes is None else tuple(tasks or tuple(axes or ())[-1:])
-    if np.ndim(stack) < len(task_names) + 1 or array.size == 0:
+    if not isinstance(tasks, Sequence | None):
+        raise TnshareError(f"tasks must name the task axes: found {tasks!r}")
+    task_names = ("task",) if tasks is None and axes is None else tuple(tasks or (axes or ())[-1:])
+    if array.ndim < len(task_names) + 1 or array.size == 0:
         raise TnshareError(
             f"a stack has at least one weight axis, then {len(task_names)} of tasks, none of them empty: "
-            f"found shape {np.shape(stack)}"
+            f"found shape {array.shape}"
         )
     weights = tuple(f"d{n}" for n in range(1, array.ndim - len(task_names) + 1))
-    names = (*weights, *task_names) if axes is None else tuple(axes)
+    names = (*weights, *task_names) if axes is None else axes
     fits = len(names) == array.ndim == len(set(names)) and names[-len(task_names) :] == task_names
     if not fits or (tasks is None and "task" in names[:-1]):
         raise TnshareError(
@@ -96,6 +94,23 @@ def read_stack(
     return array, {a: sizes[a] for a in names[: -len(task_names)]}, {a: sizes[a] for a in task_names}
 
 
+def _as_array(stack: Any) -> NDArray:
+    """The stack in NumPy, in row-major order; refuses what is no array of floating numbers."""
+    try:
+        array = np.asarray(stack, order="C")
+        found = str(array.dtype)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TnshareError(f"a stack must be an array that NumPy can read: {error}") from None
+    if np.ma.isMaskedArray(stack):
+        raise TnshareError("a stack must have all its entries: found a masked array; fill it first")
+    if found not in DTYPES and array.dtype.newbyteorder("=").name not in DTYPES:
+        raise TnshareError(
+            f"a stack must be {', '.join(DTYPES[:-1])} or {DTYPES[-1]}: found {found}; "
+            "convert it first, for example with stack.astype(np.float32)"
+        )
+    return array
+
+
 def relative_errors(
     network: Network, factors: Mapping[str, NDArray], stack: NDArray, reference: Reference
 ) -> tuple[float, float]:
@@ -103,9 +118,10 @@ def relative_errors(
     if reference.norm == 0:
         return 0.0, 0.0
     square = 0.0
-    for rows, composed in _composed_blocks(network, factors):
-        difference = composed.astype(wide(stack.dtype)) - stack[rows].astype(wide(stack.dtype))
+    for rows, composed in _composed_blocks(network, factors, reference.scale):
+        difference = stack[rows].astype(wide(stack.dtype))
         difference /= reference.scale
+        difference -= composed
         square += _sum_of_squares(difference)
     error = math.sqrt(square) / reference.norm
     if reference.deviation > 0:
@@ -113,26 +129,24 @@ def relative_errors(
     return error, 0.0 if error <= 16 * reference.rounding else math.inf
 
 
-def _composed_blocks(network: Network, factors: Mapping[str, NDArray]) -> Iterator[tuple[slice, NDArray]]:
-    """The composed tensor, some indices of its first axis at a time."""
+def _composed_blocks(
+    network: Network, factors: Mapping[str, NDArray], scale: float
+) -> Iterator[tuple[slice, NDArray]]:
+    """The composed tensor divided by ``scale``, some indices of its first axis at a time.
+
+    Everything is contracted in a chain that starts from the factor with that axis: no product is computed
+    twice, and nothing but the factors is larger than a block.
+    """
     first = network.output[0]
-    (head,) = (node for node in network.nodes if first in node.axes)
-    tail = tuple(node for node in network.nodes if node != head)
-    open_axes = [
-        a for a in dict.fromkeys(a for n in tail for a in n.axes) if a in (*head.axes, *network.output)
-    ]
-    joined = Plan.flop_optimal(Network(tail, tuple(open_axes))).run(
-        numpy_ops, [factors[n.name] for n in tail]
-    )
-    rest = Node("rest", tuple(open_axes), joined.shape)
-    plan = Plan.flop_optimal(Network((head, rest), network.output))
-    axis = head.axes.index(first)
-    each = math.prod(network.shape[1:])
-    step = max(1, _BLOCK // each)
+    head = next(n for n, node in enumerate(network.nodes) if first in node.axes)
+    plan = Plan.chain(network, head)
+    axis = network.nodes[head].axes.index(first)
+    arrays = [factors[node.name] for node in network.nodes]
+    step = max(1, _BLOCK // math.prod(network.shape[1:]))
     for start in range(0, network.shape[0], step):
         rows = slice(start, start + step)
-        part = factors[head.name][(slice(None),) * axis + (rows,)]
-        yield rows, plan.run(numpy_ops, [part, joined])
+        part = arrays[head][(slice(None),) * axis + (rows,)] / scale
+        yield rows, plan.run(numpy_ops, [*arrays[:head], part, *arrays[head + 1 :]])
 
 
 def _wide_blocks(rows: NDArray) -> Iterator[NDArray]:
@@ -150,11 +164,12 @@ def _sum_of_squares(array: NDArray) -> float:
 
 
 def _first_bad(rows: NDArray, shape: tuple[int, ...]) -> str:
-    """Say where the first entry is that is not finite, without a second copy of the stack."""
-    for start, row in enumerate(rows):
-        values = row.astype(wide(rows.dtype))
-        bad = np.flatnonzero(~np.isfinite(values))
+    """Say where the first entry is that is not finite."""
+    before = 0
+    for block in _wide_blocks(rows):
+        bad = np.flatnonzero(~np.isfinite(block))
         if len(bad):
-            where = tuple(int(n) for n in np.unravel_index(start * rows.shape[1] + bad[0], shape))
-            return f"a stack must be finite: found {values[bad[0]]} at {where}"
+            where = tuple(int(n) for n in np.unravel_index(before + bad[0], shape))
+            return f"a stack must be finite: found {block.flat[bad[0]]} at {where}"
+        before += block.size
     raise AssertionError("unreachable: the largest entry was not finite")

@@ -27,6 +27,8 @@ class Node:
     learnt: bool = True
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "axes", tuple(self.axes))
+        object.__setattr__(self, "shape", tuple(self.shape))
         if len(self.axes) != len(self.shape):
             raise TnshareError(
                 f"node {self.name} has {len(self.axes)} axes {self.axes} but shape {self.shape}"
@@ -54,6 +56,8 @@ class Network:
     tasks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for name in ("nodes", "output", "tasks"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
         _check_unique(node.name for node in self.nodes)
         _check_unique(self.output)
         _check_unique(self.tasks)
@@ -66,15 +70,26 @@ class Network:
                 raise TnshareError(f"axis {axis!r} is in one node only and not in the output {self.output}")
         for node in self.nodes:
             for axis, size in zip(node.axes, node.shape, strict=True):
-                if self.sizes[axis] != size:
-                    raise TnshareError(f"axis {axis!r} has size {self.sizes[axis]} and, in {node}, {size}")
+                if self._sizes[axis] != size:
+                    raise TnshareError(f"axis {axis!r} has size {self._sizes[axis]} and, in {node}, {size}")
             own = [axis in self.tasks for axis in node.axes]
             if own != sorted(own, reverse=True):
                 raise TnshareError(f"the task axes {self.tasks} must come first in {node}")
 
+    def __hash__(self) -> int:
+        return self._hash  # plans are looked up by network at every call
+
     @cached_property
+    def _hash(self) -> int:
+        return hash((self.nodes, self.output, self.tasks))
+
+    @property
     def sizes(self) -> dict[str, int]:
         """The size of every axis."""
+        return dict(self._sizes)
+
+    @cached_property
+    def _sizes(self) -> dict[str, int]:
         sizes: dict[str, int] = {}
         for node in self.nodes:
             for axis, size in zip(node.axes, node.shape, strict=True):
@@ -92,14 +107,14 @@ class Network:
         return sum(math.prod(node.shape) for node in self.nodes if node.learnt)
 
     @property
-    def weights(self) -> tuple[str, ...]:
+    def weight_axes(self) -> tuple[str, ...]:
         """The axes of the output that are not task axes."""
         return tuple(axis for axis in self.output if axis not in self.tasks)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of what the contraction gives."""
-        return tuple(self.sizes[axis] for axis in self.output)
+        return tuple(self._sizes[axis] for axis in self.output)
 
     @cached_property
     def equation(self) -> str:
@@ -107,14 +122,14 @@ class Network:
 
         Past 52 axes the symbols go on into Unicode, which opt_einsum understands and NumPy does not.
         """
-        symbol = {axis: opt_einsum.get_symbol(n) for n, axis in enumerate(self.sizes)}
+        symbol = {axis: opt_einsum.get_symbol(n) for n, axis in enumerate(self._sizes)}
         operands = ",".join("".join(symbol[axis] for axis in node.axes) for node in self.nodes)
         return f"{operands}->{''.join(symbol[axis] for axis in self.output)}"
 
     @property
     def bonds(self) -> dict[str, tuple[str, ...]]:
         """The axes that join nodes, with the names of the nodes they join."""
-        holders = {axis: tuple(n.name for n in self.nodes if axis in n.axes) for axis in self.sizes}
+        holders = {axis: tuple(n.name for n in self.nodes if axis in n.axes) for axis in self._sizes}
         return {axis: names for axis, names in holders.items() if len(names) > 1}
 
     def node(self, name: str) -> Node:
@@ -148,8 +163,8 @@ class Network:
             raise TnshareError(f"cannot rename {olds} to {new!r}: name an axis, and a new one")
         if size is None and len(olds) > 1:
             raise TnshareError(f"axes {olds} become one axis {new!r}: say its size")
-        target = self.sizes[olds[0]] if size is None else size
-        sizes = {**self.sizes, new: target}
+        target = self._sizes[olds[0]] if size is None else size
+        sizes = {**self._sizes, new: target}
 
         def renamed(axes: Iterable[str]) -> tuple[str, ...]:
             return tuple(dict.fromkeys(new if axis in olds else axis for axis in axes))
@@ -173,7 +188,7 @@ class Network:
         """Join an input as one more node and contract to ``output``; ``sizes`` are those of new axes."""
         for axis in sizes.keys() - set(axes):
             raise TnshareError(f"{name!r} has the axes {tuple(axes)}: found a size for {axis!r}")
-        known = {**self.sizes, **sizes}
+        known = {**self._sizes, **sizes}
         for axis in axes:
             if axis not in known:
                 raise TnshareError(f"the size of axis {axis!r} of {name!r} is not known: say {axis}=...")
@@ -193,12 +208,12 @@ class Network:
         """The contraction graph as text: a line a tensor, then a line a bond."""
         lines = [f"{node!r}{'' if node.learnt else '  (not learnt)'}" for node in self.nodes]
         lines += [f"  {axis}: {' -- '.join(names)}" for axis, names in self.bonds.items()]
-        return "\n".join([*lines, f"gives ({', '.join(f'{a}={self.sizes[a]}' for a in self.output)})"])
+        return "\n".join([*lines, f"gives ({', '.join(f'{a}={self._sizes[a]}' for a in self.output)})"])
 
     def _check_known(self, axes: Iterable[str]) -> None:
         for axis in axes:
-            if axis not in self.sizes:
-                raise TnshareError(f"no axis is called {axis!r}: expected one of {tuple(self.sizes)}")
+            if axis not in self._sizes:
+                raise TnshareError(f"no axis is called {axis!r}: expected one of {tuple(self._sizes)}")
 
 
 def _without(axes: tuple[str, ...], gone: Iterable[str]) -> tuple[str, ...]:

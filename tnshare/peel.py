@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-NDArray = np.ndarray[Any, Any]
+from .ops import NDArray
 
 # Eigenvalues of a Gram matrix are right to about 1e-16 of the largest. What a truncation may drop must be
 # far above that for them to decide it; else a proper SVD does.
@@ -54,10 +53,10 @@ def peel(
     return Peel(basis, np.sqrt(squares[:k]), _project(work, basis, scale), float(squares[k:].sum()))
 
 
-def spectrum(work: NDArray) -> NDArray:
-    """Squared singular values of the flattening (d, pre * post), falling; coarse below 1e-8 of their sum."""
-    found = _by_gram(work, math.inf, None, None)
-    return (_by_svd(work) if found is None else found)[0]
+def spectrum(work: NDArray, allowed: float) -> NDArray:
+    """Squared singular values of the flattening (d, pre * post), falling, fit to drop ``allowed`` by."""
+    squares = np.maximum(np.linalg.eigvalsh(_gram(work, None))[::-1], 0)
+    return squares if allowed >= _GRAM_RESOLUTION * squares.sum() > 0 else _by_svd(work)[0]
 
 
 def smallest_rank(squares: NDArray, allowed: float) -> int:
@@ -115,6 +114,16 @@ def _by_gram(
     """The spectrum from a d x d Gram matrix, or None if that is too coarse to decide what may be dropped."""
     if work.size < _GRAM_SIZE:
         return None
+    values, vectors = np.linalg.eigh(_gram(work, scale))
+    squares = np.maximum(values[::-1], 0)
+    decides = allowed if rank is None else float(squares[rank:].sum())
+    if squares[0] > 0 and (decides >= _GRAM_RESOLUTION * squares.sum() or rank == len(squares)):
+        return squares, vectors[:, ::-1]
+    return None
+
+
+def _gram(work: NDArray, scale: float | None) -> NDArray:
+    """The flattening (d, pre * post) times its adjoint."""
     pre, d, post = work.shape
     gram = np.zeros((d, d), wide(work.dtype))
     if pre == 1:
@@ -125,12 +134,7 @@ def _by_gram(
         for rows in _blocks(pre, d * post):
             block = _read(work, rows, scale).transpose(1, 0, 2).reshape(d, -1)
             gram += block @ block.conj().T
-    values, vectors = np.linalg.eigh(gram)
-    squares = np.maximum(values[::-1], 0)
-    decides = allowed if rank is None else float(squares[rank:].sum())
-    if squares[0] > 0 and (decides >= _GRAM_RESOLUTION * squares.sum() or rank == d):
-        return squares, vectors[:, ::-1]
-    return None
+    return gram
 
 
 def _by_svd(work: NDArray) -> tuple[NDArray, NDArray]:

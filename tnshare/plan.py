@@ -53,12 +53,12 @@ class Step:
 
     def run(self, ops: Ops[Array], left: Array, right: Array, sizes: Mapping[str, int]) -> Array:
         """Compute it: two views (or copies), one product, one view."""
-        b, r = _count(self.batch, sizes), _count(self.rows, sizes)
-        k, c = _count(self.inner, sizes), _count(self.columns, sizes)
-        a = left if self.left_order is None else ops.transpose(left, self.left_order)
-        z = right if self.right_order is None else ops.transpose(right, self.right_order)
-        stack = (b,) if self.batch else ()
-        product = ops.matmul(ops.reshape(a, (*stack, r, k)), ops.reshape(z, (*stack, k, c)))
+        stack = (self.batch,) if self.batch else ()
+        a = _folded(ops, left, self.left_order, (*stack, self.rows, self.inner), sizes)
+        z = _folded(ops, right, self.right_order, (*stack, self.inner, self.columns), sizes)
+        product = ops.matmul(a, z)
+        if all(len(group) == 1 for group in (*stack, self.rows, self.columns)):
+            return product
         return ops.reshape(product, tuple(sizes[axis] for axis in self.result))
 
 
@@ -79,6 +79,22 @@ class Plan:
     def flop_optimal(cls, network: Network) -> Plan:
         """The order in which opt_einsum finds the fewest flops."""
         return _flop_optimal(network)
+
+    @classmethod
+    def chain(cls, network: Network, first: int) -> Plan:
+        """From one operand on, take in a neighbour at a time."""
+        nodes = dict(enumerate(network.nodes))
+        last = (first, nodes.pop(first).axes)
+        steps: list[Step] = []
+        while nodes:
+            joined = [n for n, node in nodes.items() if set(node.axes) & set(last[1])]
+            n = joined[0] if joined else next(iter(nodes))
+            right = (n, nodes.pop(n).axes)
+            needed = frozenset(network.output).union(*(node.axes for node in nodes.values()))
+            steps.append(make_step(last, right, needed))
+            last = (len(network.nodes) + len(steps) - 1, steps[-1].result)
+        order = tuple(last[1].index(axis) for axis in network.output)
+        return cls(network, tuple(steps), order, f"a chain from {network.nodes[first].name}")
 
     @cached_property
     def flops(self) -> int:
@@ -166,6 +182,20 @@ def make_step(
     left_order = _order(left_axes, batch + rows + inner)
     right_order = _order(right_axes, batch + inner + columns)
     return Step(left_id, right_id, batch, rows, inner, columns, left_order, right_order)
+
+
+def _folded(
+    ops: Ops[Array],
+    array: Array,
+    order: tuple[int, ...] | None,
+    groups: Sequence[tuple[str, ...]],
+    sizes: Mapping[str, int],
+) -> Array:
+    """An operand with one axis for each group."""
+    turned = array if order is None else ops.transpose(array, order)
+    if all(len(group) == 1 for group in groups):
+        return turned
+    return ops.reshape(turned, tuple(_count(group, sizes) for group in groups))
 
 
 def _is_view(order: tuple[int, ...] | None, *groups: int) -> bool:

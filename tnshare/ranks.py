@@ -16,31 +16,33 @@ from .spec import Sizes, Spec
 Ranks = tuple[int, ...]
 
 
-def ranks_within(family: Any, work: NDArray, weights: Sizes, tasks: Sizes, limit: int) -> Ranks:
-    """Ranks with at most ``limit`` parameters that drop little.
+def ranks_within(family: Any, work: NDArray, weights: Sizes, tasks: Sizes, limit: int, floor: float) -> Ranks:
+    """Ranks with at most ``limit`` parameters that drop little, found greedily.
 
-    From the full ranks downwards: each time the rank whose last singular value costs least for each parameter
-    that it saves. What a last large saving left over is then spent where it gains most.
+    From the largest downwards that keep anything above the ``floor``: each time the rank whose last singular
+    value costs least for each parameter that it saves. What a last large saving left over is then spent
+    where it gains most.
     """
-    spectra = bond_spectra(family, work, weights, tasks)
 
     def parameters(ranks: Ranks) -> int:
         return sum(math.prod(node.shape) for node in family(ranks).nodes(weights, tasks))
 
-    least = parameters((1,) * len(spectra))
+    least = parameters((1,) * len(family.bonds((*weights, *tasks))))
     if not is_whole(limit) or limit < least:
         raise TnshareError(
             f"max_parameters must be a whole number of at least {least}, "
             f"which is {family.__name__} with all ranks 1: found {limit!r}"
         )
-    ranks = tuple(len(squares) for squares in spectra)
+    spectra = bond_spectra(family, work, weights, tasks, math.inf)
+    most = tuple(smallest_rank(squares, floor) for squares in spectra)
+    ranks: Ranks = family(most).clipped(weights, tasks).ranks
     while parameters(ranks) > limit:
         now = parameters(ranks)
         lower = [_changed(ranks, n, -1) for n in range(len(ranks)) if ranks[n] > 1]
         ranks = min(lower, key=lambda new: _loss(spectra, new, ranks) / (now - parameters(new)))
     ranks = family(ranks).clipped(weights, tasks).ranks
     while True:
-        higher = [_changed(ranks, n, 1) for n in range(len(ranks)) if ranks[n] < len(spectra[n])]
+        higher = [_changed(ranks, n, 1) for n in range(len(ranks)) if ranks[n] < most[n]]
         useful = [
             new for new in higher if parameters(new) <= limit and _is_useful(family, new, weights, tasks)
         ]
@@ -52,13 +54,14 @@ def ranks_within(family: Any, work: NDArray, weights: Sizes, tasks: Sizes, limit
 
 def ranks_per_svd(family: Any, work: NDArray, weights: Sizes, tasks: Sizes, allowed: float) -> Ranks:
     """The smallest ranks that drop at most ``allowed`` in the flattening at each bond, one by one."""
-    found = tuple(smallest_rank(squares, allowed) for squares in bond_spectra(family, work, weights, tasks))
+    spectra = bond_spectra(family, work, weights, tasks, allowed)
+    found = tuple(smallest_rank(squares, allowed) for squares in spectra)
     ranks: Ranks = family(found).clipped(weights, tasks).ranks
     return ranks
 
 
-def bond_spectra(family: Any, work: NDArray, weights: Sizes, tasks: Sizes) -> list[NDArray]:
-    """The squared singular values of the flattening that each bond cuts the stack into."""
+def bond_spectra(family: Any, work: NDArray, weights: Sizes, tasks: Sizes, allowed: float) -> list[NDArray]:
+    """The squared singular values of the flattening at each bond, right enough to drop ``allowed``."""
     bonds = family.bonds((*weights, *tasks))
     network = family((1,) * len(bonds)).build(weights, tasks)
     result = []
@@ -68,15 +71,15 @@ def bond_spectra(family: Any, work: NDArray, weights: Sizes, tasks: Sizes) -> li
         at = [n for n, axis in enumerate(network.output) if axis in inside]
         first, last = at[0], at[-1] + 1
         parts = (slice(first), slice(first, last), slice(last, None))
-        result.append(_squares(work.reshape([math.prod(network.shape[part]) for part in parts])))
+        result.append(_squares(work.reshape([math.prod(network.shape[part]) for part in parts]), allowed))
     return result
 
 
-def _squares(work: NDArray) -> NDArray:
+def _squares(work: NDArray, allowed: float) -> NDArray:
     pre, d, post = work.shape
     if d > pre * post:
         work = np.ascontiguousarray(work.transpose(1, 0, 2)).reshape(d, pre * post, 1)
-    return spectrum(work)
+    return spectrum(work, allowed)
 
 
 def _changed(ranks: Ranks, n: int, by: int) -> Ranks:

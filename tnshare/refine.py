@@ -7,21 +7,28 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from .balance import Factors, NDArray, Spectrum
+from .balance import Factors, Spectrum
+from .ops import NDArray
 from .peel import peel
 from .split import Split
 
 
 def hooi(parts: Split, stack: NDArray) -> Split:
-    """The same ranks, found by iteration from TensorLy's own start; the caller keeps whichever is better."""
+    """Iterate from a split, which is left as it is; the caller keeps whichever is better."""
     network = parts.network
     core_node, *bases = network.nodes
     axes = [next(axis for axis in node.axes if axis in network.output) for node in bases]
     ranks = [network.sizes[bond] for bond in parts.spec.bonds(network.output)]
     # TensorLy keeps its backend for each thread, and a thread of our own is the one place where setting it
     # changes nothing for anybody else: its context manager sets the backend of the whole process on leaving.
+    tasks = len(network.tasks)
+    start = np.moveaxis(parts.factors[core_node.name], range(tasks), range(-tasks, 0))
+    matrices = [
+        parts.factors[node.name] if node.axes[0] == axis else parts.factors[node.name].T
+        for node, axis in zip(bases, axes, strict=True)
+    ]
     with ThreadPoolExecutor(max_workers=1) as thread:
-        core, matrices = thread.submit(_iterate, stack, ranks).result()
+        core, matrices = thread.submit(_iterate, stack, ranks, (start, matrices)).result()
     factors: Factors = {}
     spectra: dict[str, Spectrum] = {}
     # The core's own singular vectors turn each bond to its singular basis, losing nothing.
@@ -33,16 +40,17 @@ def hooi(parts: Split, stack: NDArray) -> Split:
         basis = matrix @ turned.basis
         factors[node.name] = basis if node.axes[0] == axis else basis.T.copy()
         spectra[bond] = (node.name, turned.singular_values)
-    tasks = len(network.tasks)
     order = (*range(core.ndim - tasks, core.ndim), *range(core.ndim - tasks))
     factors[core_node.name] = np.ascontiguousarray(core.transpose(order))
     return Split(parts.spec, network, factors, spectra)
 
 
-def _iterate(stack: NDArray, ranks: list[int]) -> tuple[NDArray, list[NDArray]]:
+def _iterate(
+    stack: NDArray, ranks: list[int], start: tuple[NDArray, list[NDArray]]
+) -> tuple[NDArray, list[NDArray]]:
     import tensorly
     from tensorly.decomposition import tucker
 
     tensorly.set_backend("numpy", local_threadsafe=True)
-    core, matrices = tucker(stack, ranks, n_iter_max=50, tol=1e-8)
+    core, matrices = tucker(stack, ranks, init=start, n_iter_max=50, tol=1e-8)
     return np.ascontiguousarray(core), [np.asarray(matrix) for matrix in matrices]

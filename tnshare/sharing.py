@@ -13,6 +13,10 @@ from .errors import TnshareError
 from .network import Network, Node
 from .ops import NDArray
 
+# Singular values are found from their squares, so below this fraction of the largest they are not resolved.
+_UNUSED = 1e-7
+_LARGEST = math.log(np.finfo(np.float64).max)
+
 
 def codes(
     network: Network,
@@ -31,11 +35,12 @@ def codes(
       is positive.
     - ``"stored"``: the factor as it is.
 
-    With two task axes, say which ``axis`` (LAF has one flattened axis of all pairs, and takes none).
+    In the paper's convention there are min(K, T) rows. With two task axes, say which ``axis`` (LAF has one
+    flattened axis of all pairs, and takes none).
     """
     if gauge not in ("paper", "stored"):
         raise TnshareError(f"gauge must be 'paper' or 'stored': found {gauge!r}")
-    arrays, scale = _scaled(network, factors)
+    arrays, logarithm = _scaled(network, factors)
     node, own = _code_node(network, axis)
     bonds = tuple(a for a in node.axes if a not in own)
     rank = math.prod(network.sizes[a] for a in bonds)
@@ -47,10 +52,15 @@ def codes(
     outer = tuple(a for a in network.output if a not in own)
     shared = Network(others, (*outer, *(b for b in bonds if b not in outer)))
     metric = gram(shared, arrays, bonds).reshape(rank, rank)
-    values, vectors = np.linalg.eigh(metric)
+    # With a unit diagonal the metric keeps its digits even where the bond is scaled very unevenly.
+    size = np.sqrt(np.maximum(np.diagonal(metric).real, np.finfo(np.float64).tiny))
+    values, vectors = np.linalg.eigh(metric / size / size[:, None])
     root = np.sqrt(np.maximum(values, 0))[:, None] * vectors.conj().T  # root^H root = metric
-    _, s, vh = np.linalg.svd(root @ stored, full_matrices=False)
-    return _positive(vh if _has_core(network, bonds) else scale * s[:, None] * vh)
+    _, s, vh = np.linalg.svd(root @ (size[:, None] * stored), full_matrices=False)
+    if _has_core(network, bonds):
+        # A direction that no task uses has no code: what an SVD gives for it is rounding errors.
+        return _positive(np.where(s[:, None] > _UNUSED * s[0], vh, 0))
+    return _positive(math.exp(min(logarithm, _LARGEST)) * s[:, None] * vh)
 
 
 def sharing_strength(codes: NDArray, normalise: bool = True) -> float:
@@ -98,6 +108,8 @@ def task_similarity(network: Network, factors: Mapping[str, Any]) -> NDArray:
 
 def _code_node(network: Network, axis: str | None) -> tuple[Node, tuple[str, ...]]:
     """The node that holds the task axis, and those of its axes that are task axes."""
+    if not network.tasks:
+        raise TnshareError(f"the network has no task axis, so no codes: found {network!r}")
     if axis is not None and axis not in network.tasks:
         raise TnshareError(f"axis must be one of the task axes {network.tasks}: found {axis!r}")
     holders = [node for node in network.nodes if set(node.axes) & {axis or network.tasks[-1]}]
@@ -118,7 +130,7 @@ def _has_core(network: Network, bonds: tuple[str, ...]) -> bool:
 
 
 def _scaled(network: Network, factors: Mapping[str, Any]) -> tuple[dict[str, NDArray], float]:
-    """The factors in double precision, each with the largest entry 1, and the product of what that took."""
+    """The factors in double precision, each with the largest entry 1; the logarithm of what that took."""
     arrays = checked(network, {name: np.asarray(factor) for name, factor in factors.items()})
     scaled, logarithm = {}, 0.0
     for node, array in zip(network.nodes, arrays, strict=True):
@@ -128,7 +140,7 @@ def _scaled(network: Network, factors: Mapping[str, Any]) -> tuple[dict[str, NDA
         divisor = largest or 1.0
         scaled[node.name] = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64) / divisor
         logarithm += math.log(divisor)
-    return scaled, math.exp(logarithm)
+    return scaled, logarithm
 
 
 def _positive(rows: NDArray) -> NDArray:

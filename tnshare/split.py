@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from .balance import Factors, NDArray, Spectrum
+from .balance import Factors, Spectrum, along
 from .measure import Reference
 from .network import Network, Node
+from .ops import NDArray
 from .peel import peel
 from .spec import Sizes, Spec
 
@@ -98,7 +99,7 @@ def shrink(parts: Split, weights: Sizes, tasks: Sizes) -> Split:
         weighted = factors[other]
         for held, (holder, values) in spectra.items():
             if holder == other:
-                weighted = weighted * values.reshape([-1 if axis == held else 1 for axis in node.axes])
+                weighted = weighted * along(network, other, held, values)
         at = node.axes.index(bond)
         matrix = np.moveaxis(weighted, at, 0).reshape(weighted.shape[at], -1)
         mix, values, _ = np.linalg.svd(matrix, full_matrices=False)

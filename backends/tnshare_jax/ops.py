@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-NDArray = np.ndarray[Any, Any]
+from tnshare.ops import NDArray
 
 
 class JaxOps:

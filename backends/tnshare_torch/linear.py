@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 
 import tnshare as tn
-from tnshare.apply import apply_with, fan_out_with, weight_with
-from tnshare.layer import Tasks, Way
+from tnshare.layer import Tasks
 from tnshare.spec import Spec
+from tnshare.ways import Way
 
 from .ops import ops
 
@@ -34,12 +34,13 @@ class Linear(torch.nn.Module):
         bias: bool = True,
         *,
         seed: int = 0,
+        scheme: Literal["direct", "decomposed"] = "direct",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         self.description = tn.Linear(in_features, out_features, tasks=tasks, spec=spec, bias=bias)
-        self.seed = seed
+        self.seed, self.scheme = seed, scheme
         dtype = torch.get_default_dtype() if dtype is None else dtype
         if not (dtype.is_floating_point or dtype.is_complex):
             raise tn.TnshareError(f"dtype must be a floating or complex one: found {dtype}")
@@ -57,24 +58,34 @@ class Linear(torch.nn.Module):
         double = first.dtype in (torch.float64, torch.complex128)
         plain = np.complex128 if first.is_complex() else np.float64 if double else np.float32
         with torch.no_grad():
-            for name, value in self.description.init(self.seed, plain).items():
+            for name, value in self.description.init(self.seed, plain, self.scheme).items():
+                self.get_parameter(name).copy_(torch.from_numpy(value))
+
+    def load_decomposition(self, decomposition: tn.Decomposition) -> None:
+        """Go on from a decomposition of trained weights with the axes (in, out, task); the bias is kept."""
+        with torch.no_grad():
+            for name, value in self.description.adopt(decomposition).items():
                 self.get_parameter(name).copy_(torch.from_numpy(value))
 
     def forward(self, x: torch.Tensor, task: Any = None) -> torch.Tensor:
         """The outputs of one task, of a task for each row, or of all tasks, each on its own row of x."""
-        training = torch.is_grad_enabled()
-        return apply_with(
-            ops, self.description, self._tensors(), self._checked(x, task), task, training=training
+        return tn.apply(
+            self.description,
+            self._tensors(),
+            self._checked(x, task),
+            task,
+            ops=ops,
+            training=torch.is_grad_enabled(),
         )
 
     def fan_out(self, x: torch.Tensor) -> torch.Tensor:
         """The same x (..., in) through every task: (T, ..., out)."""
         training = torch.is_grad_enabled()
-        return fan_out_with(ops, self.description, self._tensors(), self._checked(x), training=training)
+        return tn.fan_out(self.description, self._tensors(), self._checked(x), ops=ops, training=training)
 
     def weight(self, task: Any = None) -> torch.Tensor:
         """Composed weights in torch's layout: (out, in) for one task, (T, out, in) for all or for a list."""
-        composed = weight_with(ops, self.description, self._tensors(), task)
+        composed = tn.weight(self.description, self._tensors(), task, ops=ops)
         return composed.permute(*range(2, composed.ndim), 1, 0)
 
     def explain(self, batch: int, way: Way = "mixed", *, training: bool = True) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-NDArray = np.ndarray[Any, Any]
+from tnshare.ops import NDArray
 
 
 class TorchOps:
@@ -39,7 +39,10 @@ class TorchOps:
         if torch.compiler.is_compiling() or a.is_meta:
             return None
         plain = a.detach().cpu()
-        return np.asarray(plain.float() if a.dtype == torch.bfloat16 else plain)
+        try:
+            return np.asarray(plain.float() if a.dtype == torch.bfloat16 else plain)
+        except RuntimeError:  # inside torch.func's transforms, and of fake tensors
+            return None
 
     def gradients(
         self, function: Callable[..., torch.Tensor], arrays: Sequence[torch.Tensor], weights: torch.Tensor

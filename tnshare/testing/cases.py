@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tnshare.layer import WAYS, Linear, Way
+from tnshare.layer import Linear
 from tnshare.network import Network
 from tnshare.ops import NDArray
 from tnshare.spec import LAF, METHODS, Spec
+from tnshare.ways import WAYS, Way
 
 Sizes = dict[str, int]
 DTYPES = ("float32",)

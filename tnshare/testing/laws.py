@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tnshare.apply import apply_with, fan_out_with
+from tnshare.apply import apply, fan_out
 from tnshare.compose import compose
 from tnshare.ops import NDArray, Ops
 
@@ -100,11 +100,23 @@ def gradients_are_those_of_the_loop(ops: Ops[Any], case: LinearCase) -> None:
         assert within(actual, expected, bound, case.dtype), f"gradient by {name}: {actual}, not {expected}"
 
 
+def a_change_of_gauge_changes_no_output(ops: Ops[Any], case: LinearCase) -> None:
+    """Nor does it, seen from a layer in any of the four ways."""
+    params, x = case.params(), case.x()
+    if case.layer.frozen:  # given codes leave no freedom
+        return
+    moved = {**params, **gauge_moved(case.layer.network, params, case.seed)}
+    result = _runner(ops, case)(*(ops.asarray(value) for value in (*moved.values(), x)))
+    bound = looped(case, magnitudes(moved), np.abs(x), absolute=True)
+    close(ops, result, looped(case, params, x), bound, slack=20)
+
+
 LAWS: dict[Law, Callable[[Sequence[str]], st.SearchStrategy[Any]]] = {
     each_operation_is_that_of_numpy: network_cases,
     composing_is_one_sum_over_all_bonds: network_cases,
     a_change_of_gauge_changes_no_weight: network_cases,
     the_four_ways_are_loops_over_rows_and_tasks: linear_cases,
+    a_change_of_gauge_changes_no_output: linear_cases,
     gradients_are_those_of_the_loop: linear_cases,
 }
 
@@ -116,7 +128,7 @@ def _runner(ops: Ops[Any], case: LinearCase) -> Callable[..., Any]:
         *params, x = operands
         named = dict(zip(case.layer.shapes, params, strict=True))
         if case.way == "fan_out":
-            return fan_out_with(ops, case.layer, named, x)
-        return apply_with(ops, case.layer, named, x, case.task())
+            return fan_out(case.layer, named, x, ops=ops)
+        return apply(case.layer, named, x, case.task(), ops=ops)
 
     return run

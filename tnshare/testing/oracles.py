@@ -52,7 +52,7 @@ def looped(case: LinearCase, params: Mapping[str, NDArray], x: NDArray, absolute
 def gauge_moved(network: Network, factors: Mapping[str, NDArray], seed: int) -> dict[str, NDArray]:
     """The same weights from other factors: every bond is turned by a random, well-conditioned matrix."""
     rng = np.random.default_rng([seed, 4])
-    moved = {name: wide(value) for name, value in factors.items()}
+    moved = {name: wide(factors[name]) for name in network.shapes}
     for bond, (first, second) in network.bonds.items():
         size = network.sizes[bond]
         matrix = np.linalg.qr(rng.standard_normal((size, size)))[0] * rng.uniform(0.5, 2, size)

@@ -1,0 +1,72 @@
+"""The same seed is the same weights in every framework."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tnshare_jax as tnj
+import tnshare_torch as tnt
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tnshare as tn
+from tnshare.testing import linear_cases
+
+
+@given(linear_cases(), st.integers(0, 2**64))
+def test_the_same_seed_is_the_same_weights_in_numpy_torch_and_jax(case, seed):
+    layer = case.layer
+    values = layer.init(seed)
+    module = tnt.Linear(
+        layer.in_features, layer.out_features, layer.task_sizes, layer.spec, layer.bias, seed=seed
+    )
+    params = tnj.init(layer, seed)
+    assert list(values) == list(params) == [name for name, _ in module.named_parameters()]
+    for name, value in values.items():
+        np.testing.assert_array_equal(module.get_parameter(name).detach().numpy(), value)
+        np.testing.assert_array_equal(params[name], value)
+
+
+@pytest.mark.parametrize("scheme", ["direct", "decomposed"])
+def test_both_schemes_can_be_had_from_the_adapters(scheme):
+    layer = tn.Linear(6, 5, tasks=4, spec=tn.TT((3, 2)))
+    values = layer.init(3, scheme=scheme)
+    module = tnt.Linear(6, 5, 4, tn.TT((3, 2)), seed=3, scheme=scheme)
+    np.testing.assert_array_equal(module.U_i.detach().numpy(), values["U_i"])
+    np.testing.assert_array_equal(tnj.init(layer, 3, scheme=scheme)["U_i"], values["U_i"])
+
+
+def test_what_jax_cannot_do_without_double_precision_it_says_itself():
+    layer = tn.Linear(6, 5, tasks=4, spec=tn.LAF(2))
+    with pytest.warns(UserWarning, match="float64"):
+        tnj.init(layer, dtype=np.float64)
+
+
+def test_networks_given_to_random_factors_must_have_their_frozen_values():
+    network = tn.LAF.hard_sharing().network(i=3, task=4)
+    with pytest.raises(tn.TnshareError, match=r"S\(task=4, k=1\) is not learnt: give its values"):
+        tn.random_factors(network, variance=1.0)
+
+
+@pytest.mark.parametrize("way", ["one", "mixed", "each"])
+def test_torch_func_goes_through_a_layer(way):
+    layer = tnt.Linear(4, 3, 5, tn.Tucker((2, 2, 2)), dtype=torch.float64)
+    x = torch.randn(*((5, 2, 4) if way == "each" else (6, 4)), dtype=torch.float64)
+    task = {"one": 2, "mixed": torch.tensor([0, 1, 4, 4, 2, 0]), "each": None}[way]
+    params = dict(layer.named_parameters())
+
+    def loss(p, x):
+        return torch.func.functional_call(layer, p, (x, task)).square().sum()
+
+    by_params, by_x = torch.func.grad(loss, argnums=(0, 1))(params, x)
+    x.requires_grad_()
+    expected = torch.autograd.grad(layer(x, task).square().sum(), [*params.values(), x])
+    for found, wanted in zip((*by_params.values(), by_x), expected, strict=True):
+        torch.testing.assert_close(found, wanted)
+
+
+def test_torch_vmap_over_ids_and_rows_is_a_mixed_batch():
+    layer = tnt.Linear(4, 3, 5, tn.LAF(2))
+    x, ids = torch.randn(6, 4), torch.tensor([0, 1, 4, 4, 2, 0])
+    torch.testing.assert_close(torch.vmap(layer)(x, ids), layer(x, ids))

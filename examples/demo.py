@@ -52,6 +52,8 @@ def show_decompositions(stack: NDArray) -> dict[str, tn.Decomposition]:
         rho = tn.sharing_strength(tn.codes(d.network, d.factors))
         ranks = " ".join(map(str, d.spec.ranks))
         print(f"{method:8}{ranks:16}{d.network.parameters:12,}{d.kept:7.0%}{d.error:8.3f}{rho:9.3f}")
+        for text in d.warnings:
+            print(f"        {text}")
         found[method] = d
     similarity = tn.task_similarity(d.network, d.factors) - np.eye(10)
     near = np.unravel_index(similarity.argmax(), similarity.shape)

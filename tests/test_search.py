@@ -78,11 +78,13 @@ def test_what_is_said_to_be_no_copy_is_none(case, device):
             math.prod(network.sizes[a] for a in g) for g in (step.batch, step.rows, step.inner, step.columns)
         )
         sides = ((step.left, step.left_order, (b, r, k)), (step.right, step.right_order, (b, k, c)))
+        matrices = []
         for (number, order, shape), copied in zip(sides, step.copies, strict=True):
             array = values[number]
             turned = array.transpose(range(array.ndim) if order is None else order)
-            assert copied or np.shares_memory(array, turned.reshape(shape))
-        values[n] = step.run(numpy_ops, values[step.left], values[step.right], network.sizes)
+            matrices.append(turned.reshape(shape))
+            assert copied or np.shares_memory(array, matrices[-1])
+        values[n] = np.matmul(*matrices).reshape([network.sizes[a] for a in step.result])
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -92,6 +94,21 @@ def test_copies_are_the_exception(method, way):
     copies = [sum(map(sum, (step.copies for step in layer.plan(way, b).steps))) for b in (1, 16, 128, 1024)]
     # The input that meets the middle axis of a stored factor is the one case that cannot do without.
     assert max(copies) <= (2 if way == "fan_out" else 1)
+
+
+@pytest.mark.parametrize(
+    "names", [("i", "o", "task"), ("class", "k'", "n"), ("t1", "matmul", "_"), ("x", "L", "S")]
+)
+@pytest.mark.parametrize("method", SPECS)
+def test_the_source_of_a_plan_runs_when_pasted(method, names):
+    network = SPECS[method].network(**dict(zip(names, (64, 32, 20), strict=True)))
+    plan = fastest(network, CPU, True)
+    scope = {"matmul": np.matmul, "reshape": np.reshape, "transpose": np.transpose}
+    exec(plan.source(), scope)
+    arrays = arrays_of(network)
+    expected = einsum(network, dict(zip(network.shapes, arrays, strict=True)))
+    np.testing.assert_allclose(scope["contract"](*arrays), expected, atol=1e-10)
+    assert plan.source().count("matmul(") == len(plan.steps)
 
 
 def test_training_and_inference_are_planned_apart():

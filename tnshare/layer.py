@@ -59,10 +59,10 @@ class Layer(ABC):
         """The number of tasks along each task axis, by name."""
         return dict(self.tasks)
 
-    @cached_property
+    @property
     def task_shape(self) -> tuple[int, ...]:
         """The number of tasks along each task axis."""
-        return tuple(self.task_sizes.values())
+        return self.network.task_shape
 
     @cached_property
     def frozen(self) -> dict[str, NDArray]:

@@ -106,6 +106,11 @@ class Network:
         """How many numbers training learns."""
         return sum(math.prod(node.shape) for node in self.nodes if node.learnt)
 
+    @cached_property
+    def task_shape(self) -> tuple[int, ...]:
+        """The sizes of the task axes."""
+        return tuple(self._sizes[axis] for axis in self.tasks)
+
     @property
     def weight_axes(self) -> tuple[str, ...]:
         """The axes of the output that are not task axes."""

@@ -9,6 +9,7 @@ from functools import cached_property, lru_cache
 
 import opt_einsum
 
+from .emit import program, source
 from .network import Network
 from .ops import Array, Ops
 
@@ -50,16 +51,6 @@ class Step:
     def flops(self, sizes: Mapping[str, int]) -> int:
         """Multiplications and additions."""
         return 2 * _count(self.result + self.inner, sizes)
-
-    def run(self, ops: Ops[Array], left: Array, right: Array, sizes: Mapping[str, int]) -> Array:
-        """Compute it: two views (or copies), one product, one view."""
-        stack = (self.batch,) if self.batch else ()
-        a = _folded(ops, left, self.left_order, (*stack, self.rows, self.inner), sizes)
-        z = _folded(ops, right, self.right_order, (*stack, self.inner, self.columns), sizes)
-        product = ops.matmul(a, z)
-        if all(len(group) == 1 for group in (*stack, self.rows, self.columns)):
-            return product
-        return ops.reshape(product, tuple(sizes[axis] for axis in self.result))
 
 
 @dataclass(frozen=True)
@@ -108,15 +99,19 @@ class Plan:
 
     def run(self, ops: Ops[Array], operands: Sequence[Array]) -> Array:
         """Contract arrays given in the order of the network's nodes; their sizes may differ from its own."""
-        sizes: dict[str, int] = {}
-        for node, array in zip(self.network.nodes, operands, strict=True):
-            sizes.update(zip(node.axes, array.shape, strict=True))
-        values: dict[int, Array] = dict(enumerate(operands))
-        for n, step in enumerate(self.steps, len(operands)):
-            # Popping lets go of an intermediate as soon as it has been used.
-            values[n] = step.run(ops, values.pop(step.left), values.pop(step.right), sizes)
-        (result,) = values.values()
-        return result if self.order == tuple(range(len(self.order))) else ops.transpose(result, self.order)
+        result: Array = program(self, ops)(*operands)  # type: ignore[arg-type]
+        return result
+
+    def source(self) -> str:
+        """What runs, as readable Python."""
+        return source(self)
+
+    def __hash__(self) -> int:
+        return self._hash  # programs are looked up by plan at every call
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.network, self.steps, self.order))
 
     def explain(self) -> str:
         """What is contracted with what, and what it costs."""
@@ -182,20 +177,6 @@ def make_step(
     left_order = _order(left_axes, batch + rows + inner)
     right_order = _order(right_axes, batch + inner + columns)
     return Step(left_id, right_id, batch, rows, inner, columns, left_order, right_order)
-
-
-def _folded(
-    ops: Ops[Array],
-    array: Array,
-    order: tuple[int, ...] | None,
-    groups: Sequence[tuple[str, ...]],
-    sizes: Mapping[str, int],
-) -> Array:
-    """An operand with one axis for each group."""
-    turned = array if order is None else ops.transpose(array, order)
-    if all(len(group) == 1 for group in groups):
-        return turned
-    return ops.reshape(turned, tuple(_count(group, sizes) for group in groups))
 
 
 def _is_view(order: tuple[int, ...] | None, *groups: int) -> bool:

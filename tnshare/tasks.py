@@ -23,7 +23,9 @@ class Choice:
 
 def choose(task: Any, network: Network, ops: Ops[Array]) -> Choice:
     """Read what a user gave as a task: a whole number, a pair for two task axes, or an array of them."""
-    sizes = tuple(network.sizes[axis] for axis in network.tasks)
+    sizes = network.task_shape
+    if type(task) is int and len(sizes) == 1 and 0 <= task < sizes[0]:
+        return Choice((task,), None)  # what most calls give, and quickly done
     if not sizes:
         raise TnshareError(f"the network has no task axis to choose a task from: found task={task!r}")
     columns = _columns(task, len(sizes))

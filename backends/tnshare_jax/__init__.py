@@ -7,7 +7,7 @@ except ModuleNotFoundError as error:
         raise
     raise ImportError('tnshare_jax needs JAX: pip install "tnshare[jax]"') from None
 
-from .functions import apply, fan_out, init, weight
+from .functions import apply, fan_out, init, source, weight
 from .ops import JaxOps, ops
 
-__all__ = ["JaxOps", "apply", "fan_out", "init", "ops", "weight"]
+__all__ = ["JaxOps", "apply", "fan_out", "init", "ops", "source", "weight"]

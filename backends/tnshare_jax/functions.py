@@ -11,6 +11,7 @@ import numpy as np
 
 import tnshare as tn
 from tnshare.layer import Layer
+from tnshare.ways import Way
 
 from .ops import ops
 
@@ -41,3 +42,8 @@ def fan_out(layer: tn.Linear, params: Params, x: jax.Array) -> jax.Array:
 def weight(layer: Layer, params: Params, task: Any = None) -> jax.Array:
     """Composed weights with the axes ``layer.network.output``: (in, out, T), or (in, out) for one task."""
     return tn.weight(layer, params, task, ops=ops)
+
+
+def source(layer: tn.Linear, batch: int, way: Way = "mixed") -> str:
+    """What is computed for a batch of that many rows, as JAX code that runs when pasted."""
+    return f"from jax.numpy import matmul, reshape, transpose\n\n\n{layer.plan(way, batch).source()}"

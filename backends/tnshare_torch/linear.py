@@ -69,19 +69,16 @@ class Linear(torch.nn.Module):
 
     def forward(self, x: torch.Tensor, task: Any = None) -> torch.Tensor:
         """The outputs of one task, of a task for each row, or of all tasks, each on its own row of x."""
-        return tn.apply(
-            self.description,
-            self._tensors(),
-            self._checked(x, task),
-            task,
-            ops=ops,
-            training=torch.is_grad_enabled(),
-        )
+        tensors = self._tensors()
+        self._check(x, task, tensors)
+        training = torch.is_grad_enabled()
+        return tn.apply(self.description, tensors, x, task, ops=ops, training=training)
 
     def fan_out(self, x: torch.Tensor) -> torch.Tensor:
         """The same x (..., in) through every task: (T, ..., out)."""
-        training = torch.is_grad_enabled()
-        return tn.fan_out(self.description, self._tensors(), self._checked(x), ops=ops, training=training)
+        tensors = self._tensors()
+        self._check(x, None, tensors)
+        return tn.fan_out(self.description, tensors, x, ops=ops, training=torch.is_grad_enabled())
 
     def weight(self, task: Any = None) -> torch.Tensor:
         """Composed weights in torch's layout: (out, in) for one task, (T, out, in) for all or for a list."""
@@ -91,6 +88,11 @@ class Linear(torch.nn.Module):
     def explain(self, batch: int, way: Way = "mixed", *, training: bool = True) -> str:
         """What is computed for a batch of that many rows, and what it costs."""
         return self.description.plan(way, batch, training=training).explain()
+
+    def source(self, batch: int, way: Way = "mixed", *, training: bool = True) -> str:
+        """What is computed for a batch of that many rows, as torch code that runs when pasted."""
+        plan = self.description.plan(way, batch, training=training)
+        return f"from torch import matmul, permute as transpose, reshape\n\n\n{plan.source()}"
 
     def extra_repr(self) -> str:
         """What the constructor was given."""
@@ -106,11 +108,11 @@ class Linear(torch.nn.Module):
         # By attribute, so that a parametrised factor (weight_norm, pruning) is the computed one.
         return {name: getattr(self, name) for name in (*self.description.shapes, *self.description.frozen)}
 
-    def _checked(self, x: torch.Tensor, task: Any = None) -> torch.Tensor:
+    def _check(self, x: torch.Tensor, task: Any, tensors: dict[str, torch.Tensor]) -> None:
         """Say what torch's own errors would not: x and ids that do not go with the layer."""
         if not isinstance(x, torch.Tensor):
             raise tn.TnshareError(f"x must be a torch.Tensor: found {type(x).__name__}")
-        factor = next(self.parameters())
+        factor = next(iter(tensors.values()))
         if x.dtype != factor.dtype and not torch.is_autocast_enabled(x.device.type):
             raise tn.TnshareError(
                 f"x must have the dtype of the layer, {factor.dtype}: found {x.dtype}; "
@@ -123,4 +125,3 @@ class Linear(torch.nn.Module):
                     f"{name} must be on the device of the layer, {factor.device}: found {tensor.device}; "
                     f"move it with {'x' if name == 'x' else 'ids'}.to({str(factor.device)!r})"
                 )
-        return x

@@ -1,4 +1,4 @@
-"""The same seed is the same weights in every framework."""
+"""What frameworks have in common: same seed, same weights; plans that can be pasted; torch.func."""
 
 from __future__ import annotations
 
@@ -70,3 +70,18 @@ def test_torch_vmap_over_ids_and_rows_is_a_mixed_batch():
     layer = tnt.Linear(4, 3, 5, tn.LAF(2))
     x, ids = torch.randn(6, 4), torch.tensor([0, 1, 4, 4, 2, 0])
     torch.testing.assert_close(torch.vmap(layer)(x, ids), layer(x, ids))
+
+
+@pytest.mark.parametrize("way", ["one", "mixed", "each", "fan_out"])
+def test_the_source_of_a_layer_runs_when_pasted(way):
+    spec, x = tn.Tucker((3, 3, 2)), torch.randn(*((5, 2, 4) if way == "each" else (6, 4)))
+    layer = tnt.Linear(4, 3, 5, spec, bias=False)
+    task = {"one": 2, "mixed": torch.tensor([0, 1, 4, 4, 2, 0])}.get(way)
+    *shared, codes = (factor.detach() for factor in layer.parameters())
+    operands = [*shared, codes if task is None else codes[task], x]
+    expected = (layer.fan_out(x) if way == "fan_out" else layer(x, task)).detach()
+    for text in (layer.source(batch=6, way=way), tnj.source(layer.description, 6, way)):
+        scope = {}
+        exec(text, scope)
+        own = [torch.as_tensor(a) if "torch" in text else np.asarray(a) for a in operands]
+        np.testing.assert_allclose(np.asarray(scope["contract"](*own)), expected, atol=1e-5)

@@ -127,9 +127,16 @@ class Watching(NumpyOps):
         self.results: list[weakref.ref[np.ndarray]] = []
 
     def matmul(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return self.watched(a, b, super().matmul)
+
+    def multiply(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        assert a.shape[-1] == b.shape[-2] == 1  # outer products, entry by entry
+        return self.watched(a, b, super().multiply)
+
+    def watched(self, a: np.ndarray, b: np.ndarray, product: Any) -> np.ndarray:
         self.products.append((a.shape, b.shape))
         self.alive.append(sum(ref() is not None for ref in self.results))
-        result = super().matmul(a, b)
+        result = product(a, b)
         self.results.append(weakref.ref(result))
         return result
 

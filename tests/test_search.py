@@ -103,7 +103,7 @@ def test_copies_are_the_exception(method, way):
 def test_the_source_of_a_plan_runs_when_pasted(method, names):
     network = SPECS[method].network(**dict(zip(names, (64, 32, 20), strict=True)))
     plan = fastest(network, CPU, True)
-    scope = {"matmul": np.matmul, "reshape": np.reshape, "transpose": np.transpose}
+    scope = {"matmul": np.matmul, "multiply": np.multiply, "reshape": np.reshape, "transpose": np.transpose}
     exec(plan.source(), scope)
     arrays = arrays_of(network)
     expected = einsum(network, dict(zip(network.shapes, arrays, strict=True)))

@@ -49,6 +49,10 @@ class Profile:
         items = self.item * batch if batch > 1 else 0.0
         return self.call + items + max(flops / self.rate(rows, inner, columns), moved / self.bandwidth)
 
+    def outer(self, batch: int, rows: int, columns: int) -> float:
+        """Seconds for a batch of outer products, entry by entry."""
+        return self.call + _BYTES * batch * (rows + columns + rows * columns) / self.bandwidth
+
     def copy(self, elements: int) -> float:
         """Seconds for turning an array into another order."""
         return self.call + 2 * _BYTES * elements / self.bandwidth

@@ -36,8 +36,11 @@ class Ops(Protocol[Array]):
     def transpose(self, a: Array, order: Sequence[int]) -> Array:
         """The axes in another order."""
 
+    def multiply(self, a: Array, b: Array) -> Array:
+        """The product of the entries, axes of size 1 being repeated."""
+
     def add(self, a: Array, b: Array) -> Array:
-        """The sum, axes of size 1 being repeated."""
+        """The sum of the entries, axes of size 1 being repeated."""
 
     def take(self, a: Array, ids: Sequence[Any]) -> Array:
         """``a[ids[0], ids[1], ...]``: one entry of the first axes for whole numbers, B for ids (B,)."""
@@ -61,6 +64,10 @@ class NumpyOps:
 
     def transpose(self, a: NDArray, order: Sequence[int]) -> NDArray:
         return a.transpose(order)
+
+    def multiply(self, a: NDArray, b: NDArray) -> NDArray:
+        result: NDArray = a * b
+        return result
 
     def add(self, a: NDArray, b: NDArray) -> NDArray:
         result: NDArray = a + b

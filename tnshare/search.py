@@ -105,7 +105,7 @@ def _pricer(network: Network, profile: Profile, training: bool) -> Callable[[Ste
 
     def price(step: Step) -> float:
         b, r, k, c = count(step.batch), count(step.rows), count(step.inner), count(step.columns)
-        seconds = product(b, r, k, c)
+        seconds = product(b, r, k, c) if step.inner else profile.outer(b, r, c)
         if training:
             seconds += product(b, r, c, k) + product(b, k, r, c)
         left, right = step.copies

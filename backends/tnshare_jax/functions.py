@@ -46,4 +46,6 @@ def weight(layer: Layer, params: Params, task: Any = None) -> jax.Array:
 
 def source(layer: tn.Linear, batch: int, way: Way = "mixed") -> str:
     """What is computed for a batch of that many rows, as JAX code that runs when pasted."""
-    return f"from jax.numpy import matmul, reshape, transpose\n\n\n{layer.plan(way, batch).source()}"
+    return (
+        f"from jax.numpy import matmul, multiply, reshape, transpose\n\n\n{layer.plan(way, batch).source()}"
+    )

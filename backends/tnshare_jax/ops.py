@@ -24,6 +24,9 @@ class JaxOps:
     def transpose(self, a: jax.Array, order: Sequence[int]) -> jax.Array:
         return jnp.transpose(a, tuple(order))
 
+    def multiply(self, a: jax.Array, b: jax.Array) -> jax.Array:
+        return a * b
+
     def add(self, a: jax.Array, b: jax.Array) -> jax.Array:
         return a + b
 

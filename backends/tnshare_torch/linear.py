@@ -92,7 +92,7 @@ class Linear(torch.nn.Module):
     def source(self, batch: int, way: Way = "mixed", *, training: bool = True) -> str:
         """What is computed for a batch of that many rows, as torch code that runs when pasted."""
         plan = self.description.plan(way, batch, training=training)
-        return f"from torch import matmul, permute as transpose, reshape\n\n\n{plan.source()}"
+        return f"from torch import matmul, multiply, permute as transpose, reshape\n\n\n{plan.source()}"
 
     def extra_repr(self) -> str:
         """What the constructor was given."""

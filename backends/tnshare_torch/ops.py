@@ -23,6 +23,9 @@ class TorchOps:
     def transpose(self, a: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
         return a.permute(tuple(order))
 
+    def multiply(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a * b
+
     def add(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return a + b.to(a.dtype)  # under autocast products are short and parameters are not
 

@@ -24,6 +24,11 @@ class NoBroadcast(ToyOps):
         return Box(a.content + b.content.mean())
 
 
+class AddsToMultiply(ToyOps):
+    def multiply(self, a, b):
+        return Box(a.content + b.content)
+
+
 class ShiftedRows(ToyOps):
     def take(self, a, ids):
         return Box(a.content[tuple(np.subtract(i, 1) for i in ids)])
@@ -49,6 +54,7 @@ MISTAKES = [
     FortranReshape,
     InverseTranspose,
     NoBroadcast,
+    AddsToMultiply,
     ShiftedRows,
     HalfPrecision,
     LosesDtype,

@@ -19,7 +19,7 @@ Law = Callable[[Ops[Any], Any], None]
 
 
 def each_operation_is_that_of_numpy(ops: Ops[Any], case: NetworkCase) -> None:
-    """matmul, reshape, transpose, add, take, asarray, values."""
+    """matmul, reshape, transpose, multiply, add, take, asarray, values."""
     rng = np.random.default_rng(case.seed)
     b, n, k, m = rng.integers(1, 5, 4)
     a, c = random_array(rng, (b, n, k), case.dtype), random_array(rng, (b, k, m), case.dtype)
@@ -31,6 +31,9 @@ def each_operation_is_that_of_numpy(ops: Ops[Any], case: NetworkCase) -> None:
     same(ops, ops.reshape(one, (n * k, b)), a.reshape(n * k, b))
     same(ops, ops.transpose(one, (2, 0, 1)), a.transpose(2, 0, 1))
     same(ops, ops.reshape(ops.transpose(one, (1, 2, 0)), (n, k * b)), a.transpose(1, 2, 0).reshape(n, k * b))
+    outer = np.abs(a[..., None] * a[:, :, None])
+    product = ops.multiply(ops.asarray(a[..., None]), ops.asarray(a[:, :, None]))
+    close(ops, product, a[..., None] * a[:, :, None], outer)
     close(ops, ops.add(one, ops.asarray(a[:, :1])), a + a[:, :1], np.abs(a) + np.abs(a[:, :1]))
     rows, columns = rng.integers(0, b, 3), rng.integers(0, n, 3)
     same(ops, ops.take(one, [rows]), a[rows])

@@ -24,6 +24,7 @@ _BYTES = 4  # of a number: profiles are of single precision
 class Profile:
     """How fast a device is: what a call costs, an item of a batch, a byte, and a flop in products by shape.
 
+    ``bandwidth`` is that of reading and writing in order, ``turning`` of copying into another order.
     ``rates`` are flops a second of the products of ``GRID`` x ``GRID`` x ``GRID`` (rows, inner, columns).
     """
 
@@ -32,6 +33,7 @@ class Profile:
     call: float
     item: float
     bandwidth: float
+    turning: float
     rates: tuple[float, ...]
 
     def __hash__(self) -> int:
@@ -40,7 +42,7 @@ class Profile:
     @classmethod
     def roofline(cls, name: str, *, peak: float, bandwidth: float, call: float, source: str) -> Profile:
         """A device known by its published figures alone: thin products are bound by what they read."""
-        return cls(name, source, call, 0.0, bandwidth, (peak,) * len(GRID) ** 3)
+        return cls(name, source, call, 0.0, bandwidth, bandwidth, (peak,) * len(GRID) ** 3)
 
     def product(self, batch: int, rows: int, inner: int, columns: int) -> float:
         """Seconds for a batch of products (rows x inner) (inner x columns)."""
@@ -55,7 +57,7 @@ class Profile:
 
     def copy(self, elements: int) -> float:
         """Seconds for turning an array into another order."""
-        return self.call + 2 * _BYTES * elements / self.bandwidth
+        return self.call + 2 * _BYTES * elements / self.turning
 
     def rate(self, rows: int, inner: int, columns: int) -> float:
         """Flops a second, interpolated between the logarithms of the grid."""
@@ -89,9 +91,10 @@ def measure(
     call = _seconds(ops.matmul, (tiny, tiny), finish, 10 * each)
     small = array(256, 4, 4)
     item = max(_seconds(ops.matmul, (small, small), finish, 10 * each) - call, 0.0) / 256
-    large = array(1024, 2048)
+    large, other = array(1024, 4096), array(1024, 4096)  # the size of weights
+    added = _seconds(ops.add, (large, other), finish, 10 * each)
     turned = ops.transpose(large, (1, 0))
-    copied = _seconds(ops.reshape, (turned, (1024 * 2048,)), finish, 10 * each)
+    copied = _seconds(ops.reshape, (turned, (1024 * 4096,)), finish, 10 * each)
     rates: list[float] = []
     for n, (r, k, c) in enumerate(product(GRID, repeat=3)):
         if 2 * r * k * c > _LARGEST:  # as fast as the fastest that is one size smaller
@@ -101,8 +104,8 @@ def measure(
             continue
         took = _seconds(ops.matmul, (array(r, k), array(k, c)), finish, each)
         rates.append(2 * r * k * c / max(took - call, took / 10))
-    bandwidth = 2 * _BYTES * 1024 * 2048 / copied
-    return Profile(name, "measured", call, item, bandwidth, tuple(rates))
+    moved = 2 * _BYTES * 1024 * 4096
+    return Profile(name, "measured", call, item, 1.5 * moved / added, moved / copied, tuple(rates))
 
 
 def _seconds(

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-import secrets
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,6 +28,8 @@ def save(path: str | os.PathLike[str], obj: Saved | Mapping[str, Saved]) -> None
     The file is complete or not there: it is written beside its place and moved when it is done, so an earlier
     file stays whole if anything fails.
     """
+    import json  # here and below, as `import tnshare` is to be quick
+
     from safetensors.numpy import save as to_bytes
 
     entries = obj if isinstance(obj, Mapping) else {"": obj}
@@ -39,11 +37,13 @@ def save(path: str | os.PathLike[str], obj: Saved | Mapping[str, Saved]) -> None
     described = [_describe(name, value, tensors) for name, value in entries.items()]
     content = {"format": FORMAT, "single": not isinstance(obj, Mapping), "entries": described}
     text = json.dumps(content)
-    _write_whole(Path(path), to_bytes(tensors, {"tnshare": text, "sha256": _checksum(text, tensors)}))
+    _write_whole(os.fspath(path), to_bytes(tensors, {"tnshare": text, "sha256": _checksum(text, tensors)}))
 
 
 def load(path: str | os.PathLike[str]) -> Any:
     """Read what `save` wrote: the same kind of thing, the same numbers."""
+    import json
+
     name = os.fspath(path)
     if not os.path.isfile(name):
         raise TnshareError(f"no file to load: {name!r}")
@@ -153,7 +153,9 @@ def _get(tensors: Mapping[str, NDArray], key: str, dtype: str) -> NDArray:
 
 
 def _checksum(text: str, tensors: Mapping[str, NDArray]) -> str:
-    digest = hashlib.sha256(text.encode())
+    from hashlib import sha256
+
+    digest = sha256(text.encode())
     for key in sorted(tensors):
         array = tensors[key]
         digest.update(f"\0{key}\0{array.dtype.name}\0{array.shape}\0".encode())
@@ -161,26 +163,25 @@ def _checksum(text: str, tensors: Mapping[str, NDArray]) -> str:
     return digest.hexdigest()
 
 
-def _write_whole(path: Path, data: bytes) -> None:
+def _write_whole(path: str, data: bytes) -> None:
     """Write beside the place, then move; through a link, to where it points, and with the old permissions."""
-    place = path.resolve()
-    mode = place.stat().st_mode & 0o777 if place.exists() else 0o666
-    name = place.parent / f".tnshare-{os.getpid()}-{secrets.token_hex(8)}"
+    place = os.path.realpath(path)
+    there = os.path.exists(place)
+    mode = os.stat(place).st_mode & 0o777 if there else 0o666
+    beside = os.path.join(os.path.dirname(place), f".tnshare-{os.getpid()}-{os.urandom(8).hex()}")
     try:
         # Opened with the wanted permissions, so that the user's mask is applied to them.
-        handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileNotFoundError:
-        raise TnshareError(
-            f"cannot save {os.fspath(path)!r}: there is no folder {str(place.parent)!r}"
-        ) from None
+        raise TnshareError(f"cannot save {path!r}: its folder does not exist") from None
     try:
         with os.fdopen(handle, "wb") as file:
-            if place.exists():
-                os.chmod(name, mode)
+            if there:
+                os.chmod(beside, mode)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(name, place)
+        os.replace(beside, place)
     except BaseException:
-        os.unlink(name)
+        os.unlink(beside)
         raise

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -15,6 +14,8 @@ from .split import Split
 
 def hooi(parts: Split, stack: NDArray) -> Split:
     """Iterate from a split, which is left as it is; the caller keeps whichever is better."""
+    from concurrent.futures import ThreadPoolExecutor  # here, as `import tnshare` is to be quick
+
     network = parts.network
     core_node, *bases = network.nodes
     axes = [next(axis for axis in node.axes if axis in network.output) for node in bases]

@@ -36,6 +36,8 @@ def test_a_layer_goes_on_from_a_decomposition(method):
     assert torch.equal(layer.bias, bias)
     with pytest.raises(tn.TnshareError, match=r"of weights \(7, 5, 4\) was expected"):
         tn.Linear(7, 5, tasks=4, spec=d.spec).adopt(d)
+    with pytest.raises(tn.TnshareError, match=r"a decomposition by LAF\(1\) of weights"):
+        tn.Linear(6, 5, tasks=4, spec=tn.LAF(1)).adopt(tn.decompose(stack, "laf", ranks=2))
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import tnshare as tn
 from tnshare.cost import GRID, Profile, measure
 from tnshare.ops import numpy_ops
-from tnshare.plan import Plan
+from tnshare.plan import Plan, make_step
 from tnshare.profiles import PROFILES, profile
 from tnshare.search import _pricer, fastest
 from tnshare.testing import linear_cases, network_cases
@@ -85,6 +85,26 @@ def test_what_is_said_to_be_no_copy_is_none(case, device):
             matrices.append(turned.reshape(shape))
             assert copied or np.shares_memory(array, matrices[-1])
         values[n] = np.matmul(*matrices).reshape([network.sizes[a] for a in step.result])
+
+
+@pytest.mark.parametrize(
+    ("left", "copied"),
+    [
+        (("b", "r", "k"), False),
+        (("r", "b", "k"), False),
+        (("k", "b", "r"), False),
+        (("r", "k", "b"), True),  # no matrix axis is contiguous
+        (("k", "r", "b"), True),
+    ],
+)
+def test_an_operand_whose_batch_lies_innermost_is_copied(left, copied):
+    step = make_step((0, left), (1, ("b", "k", "c")), frozenset("brc"))
+    assert step.copies == (copied, False)
+
+
+def test_groups_of_axes_must_be_contiguous_runs():
+    step = make_step((0, ("k", "i", "o")), (1, ("i", "b")), frozenset("kob"))
+    assert step.copies == (True, False)
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -1,206 +1,141 @@
 """The planner against layers written by hand, the paper's authors' way, opt_einsum, einsum and dense weights.
 
-`python -m benchmarks.planner --quick` measures 96 stated points, without it the whole grid; a run that was
-stopped goes on where it stopped. Every point is one line of JSON in the file given by --results.
+`python -m benchmarks.planner` measures the whole grid in torch (768 points, about an hour), with --quick 96
+stated points of it; --backend jax the same 96 points in JAX; --unseen random shapes; --overheads what a call
+and a plan cost; --report makes the tables again. A run that was stopped goes on where it stopped: every point
+is a line of results/planner-<commit>.jsonl. At the end all that was measured at this commit is written to
+results/planner.json and results/planner.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from itertools import product
+import os
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import opt_einsum
-import tnshare_torch as tnt
-import torch
-from torch import Tensor
+from . import grid, records, report
+from .grid import Point
+from .programs import Programs
+from .timing import Clock, allot, interleave, once
 
-import tnshare as tn
-
-from . import handwritten
-from .timing import AGAIN, interleave
-
-SHAPES = ((1024, 512, 10), (256, 256, 50), (64, 64, 1000), (128, 10, 10))
-BATCHES = (1, 16, 128, 1024)
+SUITES = ("torch", "jax", "unseen", "overheads")
+Job = tuple[str, Callable[[], dict[str, Any]]]
 
 
-@dataclass(frozen=True)
-class Point:
-    """One measurement: which layer, which batch, in which way, with the backward pass or without."""
-
-    method: str
-    level: str
-    shape: tuple[int, int, int]
-    way: str
-    batch: int
-    training: bool
-
-    @property
-    def spec(self) -> tn.Spec:
-        """The ranks of the level: low ones as one would choose them, or half of the largest."""
-        i, o, tasks = self.shape
-        half = max(tasks // 2, 1)
-        low: dict[str, tn.Spec] = {
-            "laf": tn.LAF(min(max(tasks // 5, 2), 16)),
-            "tucker": tn.Tucker((i // 8, max(o // 4, 1), min(half, 25))),
-            "tt": tn.TT((i // 8, min(half, 25))),
-        }
-        high: dict[str, tn.Spec] = {
-            "laf": tn.LAF(half),
-            "tucker": tn.Tucker((i // 2, o // 2, half)),
-            "tt": tn.TT((min(i, o * half) // 2, half)),
-        }
-        spec = (low if self.level == "low" else high)[self.method]
-        return spec.clipped({"i": i, "o": o}, {"task": tasks})
+def main(arguments: list[str] | None = None) -> None:
+    """Measure what is not among the results yet, and write them."""
+    options = _options(arguments)
+    if options.report:
+        result = json.loads((options.results / "planner.json").read_text(encoding="utf-8"))
+        (options.results / "planner.md").write_text(report.markdown(result), encoding="utf-8")
+        return
+    suite = next((name for name in ("unseen", "overheads") if getattr(options, name)), options.backend)
+    at = records.commit()
+    kept = records.Records(options.results / f"planner-{records.label(at)}.jsonl")
+    with tempfile.TemporaryDirectory() as store:
+        os.environ["TNSHARE_CACHE"] = store  # what autotuning finds is found anew in every run
+        run(suite, jobs(suite, options.quick, options.seconds), kept, options.seconds)
+    settings = {"threads": 1, "seconds": options.seconds}
+    result = {"commit": at, "machine": records.machine(), "settings": settings}
+    suites = {name: rows for name in SUITES if (rows := kept.of(name))}
+    print(report.write(options.results, {**result, "suites": suites}))
 
 
-def points(quick: bool) -> Iterator[Point]:
-    """The grid; the quick one has low ranks, training at batch 16 and inference at batch 128."""
-    for method, shape, way in product(("laf", "tucker", "tt"), SHAPES, ("one", "mixed", "each", "fan_out")):
-        if quick:
-            yield Point(method, "low", shape, way, 16, True)
-            yield Point(method, "low", shape, way, 128, False)
-            continue
-        for level, batch, training in product(("low", "high"), BATCHES, (True, False)):
-            yield Point(method, level, shape, way, batch, training)
+def run(suite: str, jobs: Iterable[Job], kept: records.Records, budget: float) -> None:
+    """Do the jobs that are not done yet. One that fails is written down, and tried again by the next run."""
+    done = kept.done(budget)
+    left = [(name, measure) for name, measure in jobs if (suite, name) not in done]
+    clock = Clock(len(left))
+    for name, measure in left:
+        try:
+            row = measure()
+        except Exception as error:  # an hour's run does not end at one point
+            traceback.print_exc()
+            row = {"error": type(error).__name__}
+        kept.add({"suite": suite, "name": name, "budget": budget, **row})
+        clock.tick(name)
 
 
-def programs(point: Point) -> dict[str, Callable[[], object]]:
-    """tnshare first, then everything that it is compared with, on the same arrays."""
-    torch.manual_seed(0)
-    i, o, tasks = point.shape
-    layer = tnt.Linear(i, o, tasks, point.spec, bias=False)
-    factors: list[Tensor] = list(layer.parameters())
-    shape = {"each": (tasks, point.batch, i)}.get(point.way, (point.batch, i))
-    x = torch.randn(shape, requires_grad=point.training)
-    task: Tensor | int | None = 3 if point.way == "one" else None
-    if point.way == "mixed":
-        task = torch.randint(tasks, (point.batch,))
-    dense = torch.randn(tasks, i, o, requires_grad=point.training)
-    run: dict[str, tuple[Callable[[], Tensor], list[Tensor]]] = {
-        "tnshare": (
-            (lambda: layer.fan_out(x)) if point.way == "fan_out" else (lambda: layer(x, task)),
-            factors,
-        )
+def jobs(suite: str, quick: bool, seconds: float) -> Iterator[Job]:
+    """What there is to measure, by name."""
+    one_thread(suite)
+    if suite == "overheads":
+        from . import overheads
+
+        yield from overheads.jobs()
+        return
+    make = _maker(suite)
+    points = grid.unseen() if suite == "unseen" else grid.points(quick or suite == "jax")
+    for point in points:
+        yield str(point), partial(measure, point, make, seconds)
+
+
+def measure(point: Point, make: Callable[[Point], Programs], seconds: float) -> dict[str, Any]:
+    """The medians of one point, in as many rounds as the time allows, what comes before included."""
+    start = time.perf_counter()
+    made = make(point)
+    first = once(made.run, twice=made.run if made.compiled else ["tnshare"])
+    left = max(seconds - (time.perf_counter() - start), seconds / 2)
+    fastest = min(taken for name, taken in first.items() if not name.startswith("dense"))
+    timings = interleave(made.run, rounds=allot(first, left, reference=fastest), warm=False)
+    return {
+        **asdict(point),
+        "medians": first | {name: timing.median for name, timing in timings.items()},
+        "rounds": dict.fromkeys(first, 1) | {name: timing.rounds for name, timing in timings.items()},
+        "own": made.own,
+        "skipped": made.skipped,
+        "spent": time.perf_counter() - start,
     }
-    for name, program in handwritten.programs(point.method, point.way, factors, x, task).items():
-        run[f"by hand: {name}"] = (program, factors)
-    run["authors"] = (lambda: _authors(point, factors, x, task), factors)
-    fed = layer.description.plan(point.way, point.batch).network  # type: ignore[arg-type]
-    shapes = [tuple(a.shape) for a in _operands(point, factors, x, task)]
-    expression = opt_einsum.contract_expression(fed.equation, *shapes, optimize="optimal")
-    run["opt_einsum"] = (lambda: expression(*_operands(point, factors, x, task), backend="torch"), factors)
-    run["einsum"] = (lambda: torch.einsum(fed.equation, *_operands(point, factors, x, task)), factors)
-    run["dense"] = (lambda: _dense(point.way, dense, x, task), [dense])
-    return {name: _timed(program, [x, *leaves], point.training) for name, (program, leaves) in run.items()}
 
 
-def measure(point: Point, seconds: float) -> dict[str, Any]:
-    """The medians of one point, in as many rounds as the time allows (at least 5)."""
-    candidates = programs(point)
-    once = interleave(candidates, rounds=1)
-    total = sum(timing.median for timing in once.values())
-    rounds = min(max(5, int(seconds / total)), 200)
-    timings = interleave(candidates, rounds=rounds)
-    medians = {name: timing.median for name, timing in timings.items()}
-    return {**asdict(point), "rounds": rounds, "medians": medians}
+def one_thread(suite: str) -> None:
+    """Keep to one thread; JAX must be told before it is imported."""
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+    if suite == "jax":
+        os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+        os.environ["JAX_PLATFORMS"] = "cpu"
+        if hasattr(os, "sched_setaffinity"):  # its pool has a thread for each core that it may use
+            os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+        return
+    import torch
 
-
-def summary(rows: list[dict[str, Any]]) -> str:
-    """Ratios of each peer to tnshare, in geometric mean and at worst, training and inference apart."""
-    lines = []
-    for training in (True, False):
-        chosen = [row["medians"] for row in rows if row["training"] is training]
-        if not chosen:
-            continue
-        lines.append(f"\n{'training' if training else 'inference'}: {len(chosen)} points, peer / tnshare")
-        lines.append(f"{'peer':24}{'mean':>8}{'worst':>8}{'slower than 1.1 x peer':>26}")
-        peers = {"best by hand": "by hand", **{p: p for p in ("authors", "opt_einsum", "einsum", "dense")}}
-        peers["the same again"] = "tnshare" + AGAIN
-        for name, start in peers.items():
-            ratios = [min(v for k, v in m.items() if k.startswith(start)) / m["tnshare"] for m in chosen]
-            mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-            slower = sum(ratio < 1 / 1.1 for ratio in ratios)
-            lines.append(f"{name:24}{mean:8.2f}{min(ratios):8.2f}{slower:20} of {len(ratios)}")
-    return "\n".join(lines)
-
-
-def main() -> None:
-    """Measure what is not in the file of results yet, and print the summary."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.planner", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="96 points instead of the whole grid")
-    parser.add_argument("--seconds", type=float, default=2.0, help="for each point (2)")
-    parser.add_argument("--results", type=Path, default=Path("planner.jsonl"), help="lines are added to it")
-    options = parser.parse_args()
     torch.set_num_threads(1)
-    found = options.results.read_text().splitlines() if options.results.exists() else []
-    rows = [json.loads(line) for line in found]
-    done = {_key(row) for row in rows}
-    wanted = list(points(options.quick))
-    for n, point in enumerate(wanted, 1):
-        if _key(asdict(point)) not in done:
-            rows.append(measure(point, options.seconds))
-            with options.results.open("a") as file:
-                file.write(json.dumps(rows[-1]) + "\n")
-            print(f"{n} of {len(wanted)}: {point}", flush=True)
-    print(summary(rows))
 
 
-def _key(row: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(tuple(v) if isinstance(v := row[k], list) else v for k in Point.__dataclass_fields__)
+def _maker(suite: str) -> Callable[[Point], Programs]:
+    if suite == "jax":
+        from . import jax_programs
+
+        return jax_programs.programs
+    from . import torch_programs
+
+    return lambda point: torch_programs.programs(point, peers=suite != "unseen")
 
 
-def _timed(program: Callable[[], Tensor], leaves: list[Tensor], training: bool) -> Callable[[], object]:
-    if training:
-
-        def step() -> object:
-            y = program()
-            return torch.autograd.grad(y, leaves, torch.ones_like(y), allow_unused=True)
-
-        return step
-
-    def inference() -> object:
-        with torch.no_grad():
-            return program()
-
-    return inference
-
-
-def _operands(point: Point, factors: list[Tensor], x: Tensor, task: Tensor | int | None) -> list[Tensor]:
-    """The operands of the whole equation; the last factor holds the tasks, and only the chosen are used."""
-    *shared, codes = factors
-    return [*shared, codes if task is None else codes[task], x]
-
-
-def _authors(point: Point, factors: list[Tensor], x: Tensor, task: Tensor | int | None) -> Tensor:
-    """Build the weights of all tasks from left to right, then multiply, as the paper's authors do."""
-    if point.method == "laf":
-        L, S = factors
-        W = torch.tensordot(L, S, dims=([0], [1]))
-    elif point.method == "tt":
-        U_i, U_o, U_t = factors
-        W = torch.tensordot(torch.tensordot(U_i, U_o, dims=([1], [1])), U_t, dims=([1], [1]))
-    else:
-        core, U_i, U_o, U_t = factors
-        W = torch.tensordot(core, U_i, dims=([1], [1]))  # (kt, ko, i)
-        W = torch.tensordot(W, U_o, dims=([1], [0]))  # (kt, i, o)
-        W = torch.tensordot(W, U_t, dims=([0], [1]))  # (i, o, t)
-    return _dense(point.way, W.permute(2, 0, 1), x, task)
-
-
-def _dense(way: str, W: Tensor, x: Tensor, task: Tensor | int | None) -> Tensor:
-    """T dense weights (t, i, o)."""
-    if way == "one":
-        return x @ W[task]
-    if way == "mixed":
-        assert isinstance(task, Tensor)
-        return handwritten.grouped(x, W, task)
-    return torch.bmm(x, W) if way == "each" else torch.matmul(x, W)
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.planner",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--quick", action="store_true", help="96 points instead of the whole grid")
+    parser.add_argument("--backend", choices=("torch", "jax"), default="torch")
+    parser.add_argument("--unseen", action="store_true", help="60 random shapes, its own candidates only")
+    parser.add_argument("--overheads", action="store_true", help="what a call and a plan cost")
+    parser.add_argument("--report", action="store_true", help="only make planner.md from planner.json")
+    parser.add_argument("--seconds", type=float, default=2.0, help="for each point (2)")
+    results = Path(__file__).parent / "results"
+    parser.add_argument("--results", type=Path, default=results, help="folder (benchmarks/results)")
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

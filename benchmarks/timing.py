@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 AGAIN = " (again)"
+NEAR, SLOW, CLOSE = 2, 8, 1.3  # times as long as the fastest: see allot
 
 
 @dataclass(frozen=True)
@@ -23,27 +25,94 @@ class Timing:
 
 
 def interleave(
-    programs: Mapping[str, Callable[[], object]], *, rounds: int, seed: int = 0, label: str = ""
+    programs: Mapping[str, Callable[[], object]],
+    *,
+    rounds: int | Mapping[str, int],
+    seed: int = 0,
+    label: str = "",
+    warm: bool = True,
 ) -> dict[str, Timing]:
-    """Time each program once a round, after a round that does not count.
+    """Time each program once a round, after a round that does not count (none, if they are ``warm``=False).
 
     The first program also runs a second time in every round, under its name with ``AGAIN``: the ratio of the
-    two is the noise floor, which no other ratio can be finer than.
+    two is the noise floor, which no other ratio can be finer than. A program with fewer ``rounds`` of its own
+    than the others sits out rounds at random; one with none is not run.
     """
     first = next(iter(programs))
     entries = {**programs, first + AGAIN: programs[first]}
+    own = dict.fromkeys(programs, rounds) if isinstance(rounds, int) else dict(rounds)
+    own[first + AGAIN] = own[first]
+    entries = {name: run for name, run in entries.items() if own[name]}
+    total = max(own.values())
+    rng = random.Random(seed)
+    present = {name: set(rng.sample(range(1, total + 1), own[name])) | {0} for name in entries}
     seconds: dict[str, list[float]] = {name: [] for name in entries}
-    order = list(entries)
-    shuffle = random.Random(seed).shuffle
-    for n in range(rounds + 1):
-        shuffle(order)
-        for name in order:
-            start = time.perf_counter()
-            entries[name]()
-            if n:
-                seconds[name].append(time.perf_counter() - start)
-        progress(label, n, rounds)
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        for n in range(0 if warm else 1, total + 1):
+            order = [name for name in entries if n in present[name]]
+            rng.shuffle(order)
+            for name in order:
+                run = entries[name]
+                start = time.perf_counter()
+                run()
+                taken = time.perf_counter() - start
+                if n:
+                    seconds[name].append(taken)
+            if label:
+                progress(label, n, total)
+    finally:
+        if collecting:
+            gc.enable()
     return {name: _timing(values) for name, values in seconds.items()}
+
+
+def allot(
+    once: Mapping[str, float],
+    seconds: float,
+    *,
+    reference: float | None = None,
+    most: int = 200,
+    least: int = 5,
+) -> dict[str, int]:
+    """How many rounds each program gets, by the time of one run, so that all of it takes about ``seconds``.
+
+    Close to the ``reference`` (the fastest) precision matters: those up to ``NEAR`` times as slow run in all
+    rounds. The slower one is, the fewer it gets, though ``least``; one over ``SLOW`` times as slow gets
+    none where that would take long, for one run has shown what it is. Where even ``least`` rounds take longer
+    than there is time, only what is ``CLOSE`` runs in them. The first program runs in all of them.
+    """
+    first = next(iter(once))
+    fastest = min(once.values()) if reference is None else reference
+    least = 3 if fastest > seconds / 8 else least
+    total = sum(min(taken, NEAR * fastest) for taken in once.values()) + once[first]
+    affordable = int(seconds / total)
+    rounds = min(max(affordable, least), most)
+    given = {}
+    for name, taken in once.items():
+        count = min(rounds, int(rounds * NEAR * fastest / taken))
+        if count < least:
+            cheap = taken <= SLOW * fastest or least * taken <= seconds / 10
+            count = least if cheap else 0
+        if affordable < least and taken > CLOSE * fastest:
+            count = 0
+        given[name] = rounds if name == first else count
+    return given
+
+
+def once(programs: Mapping[str, Callable[[], object]], *, twice: Iterable[str] = ()) -> dict[str, float]:
+    """The time of one run of each; quick ones, and those named in ``twice``, run a second time for it.
+
+    What prepares itself at its first call (a plan, a compiled program) must be named in ``twice``.
+    """
+    again = set(twice)
+    taken = {}
+    for name, run in programs.items():
+        taken[name] = _seconds(run)
+        if name in again or taken[name] < 0.05:
+            taken[name] = _seconds(run)
+    return taken
 
 
 def ratio(timings: Mapping[str, Timing], name: str, reference: str) -> float:
@@ -63,6 +132,35 @@ def progress(label: str, done: int, total: int) -> None:
     if sys.stderr.isatty():
         end = "\n" if done == total else ""
         print(f"\r{label}: {done} of {total} rounds", end=end, file=sys.stderr, flush=True)
+
+
+class Clock:
+    """Says how far a long run is and how long it will still take: a line that overwrites itself for people,
+    one line every half minute for a file."""
+
+    def __init__(self, total: int, *, every: float = 30.0) -> None:
+        self.total, self.every = total, every
+        self.start = self.last = time.monotonic()
+        self.done = 0
+
+    def tick(self, text: str) -> None:
+        """One more is done."""
+        self.done += 1
+        now = time.monotonic()
+        left = (now - self.start) / self.done * (self.total - self.done)
+        line = f"{self.done} of {self.total}, {left / 60:.1f} minutes left: {text}"
+        if sys.stderr.isatty():
+            end = "\n" if self.done == self.total else ""
+            print(f"\r\x1b[K{line[:150]}", end=end, file=sys.stderr, flush=True)
+        elif now - self.last >= self.every or self.done == self.total:
+            self.last = now
+            print(line, file=sys.stderr, flush=True)
+
+
+def _seconds(run: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
 
 
 def _timing(values: list[float]) -> Timing:

@@ -11,10 +11,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import tnshare as tn
-from tnshare.cost import GRID, Profile, measure
+from tnshare.cost import GRID, SIZES, Profile
 from tnshare.ops import numpy_ops
 from tnshare.plan import Plan, make_step
-from tnshare.profiles import PROFILES, profile
+from tnshare.profiles import PROFILES
 from tnshare.search import _pricer, fastest
 from tnshare.testing import linear_cases, network_cases
 from tnshare.testing.oracles import einsum
@@ -28,9 +28,10 @@ SPECS = {"laf": tn.LAF(4), "tucker": tn.Tucker((16, 16, 5)), "tt": tn.TT((16, 5)
 def profiles(draw):
     """Devices of all kinds: for some calls are free, for some bytes; every order is the best for one."""
     size = st.floats(1e-9, 1.0)
-    rates = np.exp(np.random.default_rng(draw(st.integers(0, 999))).uniform(0, 20, len(GRID) ** 3))
-    costs = draw(size), draw(size), 1 / draw(size), 1 / draw(size)
-    return Profile("any", "drawn", *costs, tuple(rates.tolist()))
+    rng = np.random.default_rng(draw(st.integers(0, 999)))
+    rates = [tuple(np.exp(rng.uniform(0, 20, 4 * len(GRID) ** 3)).tolist()) for _ in range(2)]
+    passes = [(1 / draw(size),) * len(SIZES) for _ in range(2)]
+    return Profile("any", "drawn", draw(size), draw(size), *passes, *rates)
 
 
 def arrays_of(network, seed=0):
@@ -141,7 +142,8 @@ def test_training_and_inference_are_planned_apart():
 
 def test_a_slow_link_to_memory_makes_plans_that_move_less():
     network = tn.Linear(256, 256, tasks=50, spec=tn.TT((32, 25))).plan("each", 128).network
-    starved = replace(CPU, name="starved", bandwidth=CPU.bandwidth / 1e4, turning=1e5)
+    slow = tuple(speed / 1e4 for speed in CPU.bandwidth)
+    starved = replace(CPU, name="starved", bandwidth=slow, turning=(1e5,) * len(SIZES))
 
     def moved(plan):
         return sum(math.prod(network.sizes[a] for a in step.result) for step in plan.steps)
@@ -152,32 +154,3 @@ def test_a_slow_link_to_memory_makes_plans_that_move_less():
 def test_many_operands_fall_back_on_opt_einsum():
     network = tn.Tucker((2,) * 11).network(**{f"d{n}": 2 for n in range(10)}, task=3)
     assert "fewest flops" in fastest(network, CPU, True).why
-
-
-@pytest.mark.parametrize("shape", [(1, 1, 1), (4, 64, 1024), (1024, 1024, 1024)])
-def test_on_the_grid_a_profile_says_what_was_measured(shape):
-    index = np.ravel_multi_index([GRID.index(n) for n in shape], (len(GRID),) * 3)
-    assert math.isclose(CPU.rate(*shape), CPU.rates[index])
-
-
-@given(*[st.integers(1, 5000)] * 3)
-def test_between_the_points_of_the_grid_a_rate_lies_between_theirs(r, k, c):
-    assert min(CPU.rates) * (1 - 1e-9) <= CPU.rate(r, k, c) <= max(CPU.rates) * (1 + 1e-9)
-    assert math.isclose(CPU.rate(r, k, c), CPU.rate(r + 0.0001, k, c), rel_tol=1e-2)
-
-
-def test_a_measured_profile_can_be_planned_with():
-    found = measure(numpy_ops, "here", seconds=0.05)
-    assert found.source == "measured"
-    assert all(0 < x < math.inf for x in (found.call, found.bandwidth, found.turning, *found.rates))
-    assert found.item >= 0
-    layer = tn.Linear(8, 8, tasks=3, spec=tn.LAF(2))
-    assert layer.plan("each", 4, device=found).why.startswith("the fastest")
-
-
-def test_a_device_that_nobody_knows_is_refused():
-    with pytest.raises(
-        tn.TnshareError, match=r"no device is called 'abacus': expected one of \('cpu', 'a100'"
-    ):
-        profile("abacus")
-    assert profile("h100").product(1, 4096, 4096, 4096) < CPU.product(1, 4096, 4096, 4096)

@@ -2,6 +2,7 @@
 
 from . import backends, ops
 from .apply import apply, fan_out, weight
+from .candidate import Candidate
 from .checkpoint import load, save
 from .compose import compose
 from .decompose import Decomposition, decompose
@@ -10,13 +11,15 @@ from .frozen import FrozenCodes
 from .init import decomposed_factors, random_factors
 from .layer import Conv, Embedding, Layer, Linear
 from .network import Network, Node
-from .plan import Plan, Step
+from .plan import Plan
 from .sharing import codes, sharing_strength, task_similarity
 from .spec import LAF, TT, Spec, Tucker
+from .step import Step
 
 __all__ = [
     "LAF",
     "TT",
+    "Candidate",
     "Conv",
     "Decomposition",
     "Embedding",

@@ -3,127 +3,298 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property, lru_cache, partial, reduce
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
-import numpy as np
-
+from .errors import TnshareError
 from .ops import Array, Ops
+from .stopwatch import Stopwatch
 
 # Rows, inner axis and columns of the products that a profile knows the speed of; others lie in between.
-GRID = (1, 4, 16, 64, 256, 1024)
-_STRIDES = (len(GRID) ** 2, len(GRID), 1)
+GRID = (1, 2, 8, 32, 128, 512)
+# Bytes read and written by the passes over arrays that a profile knows the speed of: caches, then memory.
+SIZES = tuple(2**power for power in (12, 15, 18, 20, 22, 24, 26))
+_SIDE, _CUBE = len(GRID), len(GRID) ** 3
+# Whether the left, the right operand is a transposed view, in the order of a profile's tables.
+_LAYOUTS = ((False, False), (False, True), (True, False), (True, True))
+_TURNS = ((1, 0), (0, 2, 1))  # usual changes of order, of a matrix and of a stack of matrices
 _LARGEST = 2**27  # flops of the largest product that is measured
+_STACK = 2**18  # numbers in the stacks that are measured: they fit into a cache, as the grid is about flops
 _BYTES = 4  # of a number: profiles are of single precision
 
 
 @dataclass(frozen=True)
 class Profile:
-    """How fast a device is: what a call costs, an item of a batch, a byte, and a flop in products by shape.
+    """How fast a device is: what a call costs and a view, a byte by the size of arrays, a flop by shape.
 
-    ``bandwidth`` is that of reading and writing in order, ``turning`` of copying into another order.
-    ``rates`` are flops a second of the products of ``GRID`` x ``GRID`` x ``GRID`` (rows, inner, columns).
+    ``bandwidth`` is bytes a second, read and written, in passes over ``SIZES`` bytes in order; ``turning``
+    the same of copies into another order. ``single`` are flops a second of the products of two matrices,
+    ``GRID`` x ``GRID`` x ``GRID`` (rows, inner, columns), and ``stacked`` of two stacks of matrices. Either
+    may have four such tables: for both operands in order, the right one turned (a transposed view), the left
+    one, and both.
     """
 
     name: str
     source: str
     call: float
-    item: float
-    bandwidth: float
-    turning: float
-    rates: tuple[float, ...]
+    view: float
+    bandwidth: tuple[float, ...]
+    turning: tuple[float, ...]
+    single: tuple[float, ...]
+    stacked: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        for name, counts in _COUNTS.items():
+            numbers = getattr(self, name)
+            if len(numbers) not in counts or not all(0 < number < math.inf for number in numbers):
+                expected = " or ".join(map(str, counts))
+                raise TnshareError(
+                    f"{name} of the profile {self.name!r} must be {expected} positive numbers: "
+                    f"found {_shortened(numbers)}"
+                )
+        if not (0 < self.call < math.inf and 0 <= self.view < math.inf):
+            raise TnshareError(
+                f"call of the profile {self.name!r} must be positive, view not negative: "
+                f"found call={self.call}, view={self.view}"
+            )
 
     def __hash__(self) -> int:
         return hash((self.name, self.call, self.bandwidth))  # plans are looked up by profile at every call
 
     @classmethod
-    def roofline(cls, name: str, *, peak: float, bandwidth: float, call: float, source: str) -> Profile:
+    def roofline(
+        cls, name: str, *, peak: float, bandwidth: float, call: float, source: str, view: float = 1.5e-6
+    ) -> Profile:
         """A device known by its published figures alone: thin products are bound by what they read."""
-        return cls(name, source, call, 0.0, bandwidth, bandwidth, (peak,) * len(GRID) ** 3)
+        passes, rates = (bandwidth,) * len(SIZES), (peak,) * _CUBE
+        return cls(name, source, call, view, passes, passes, rates, rates)
 
-    def product(self, batch: int, rows: int, inner: int, columns: int) -> float:
-        """Seconds for a batch of products (rows x inner) (inner x columns)."""
+    def product(
+        self,
+        batch: int,
+        rows: int,
+        inner: int,
+        columns: int,
+        spread: bool | Literal["left", "right"] = False,
+        turned: tuple[bool, bool] = (False, False),
+    ) -> float:
+        """Seconds for a batch of products (rows x inner) (inner x columns); a batch of 1 is two matrices.
+
+        ``spread``: this operand is the same for all items and is read once (True: it is not known which, and
+        the smaller one is assumed). ``turned``: the left, the right operand is a transposed view.
+        """
+        logs = self._logs[batch > 1]
+        layout = (2 * turned[0] + turned[1]) * _CUBE if len(logs) > _CUBE else 0
         flops = 2 * batch * rows * inner * columns
-        moved = _BYTES * batch * (rows * inner + inner * columns + rows * columns)
-        items = self.item * batch if batch > 1 else 0.0
-        return self.call + items + max(flops / self.rate(rows, inner, columns), moved / self.bandwidth)
+        computed = flops / math.exp(_between(logs, layout, rows, inner, columns))
+        left, right, result = rows * inner, inner * columns, rows * columns
+        moved = batch * (left + right + result)
+        if spread:
+            once = left if spread == "left" else right if spread == "right" else min(left, right)
+            moved -= (batch - 1) * once
+        return self.call + max(computed, self._seconds(self._passes[0], _BYTES * moved))
 
     def outer(self, batch: int, rows: int, columns: int) -> float:
         """Seconds for a batch of outer products, entry by entry."""
-        return self.call + _BYTES * batch * (rows + columns + rows * columns) / self.bandwidth
+        return self.call + self._seconds(self._passes[0], _BYTES * batch * (rows + columns + rows * columns))
+
+    def stream(self, elements: int) -> float:
+        """Seconds for an elementwise pass in order, say the sum of two arrays of so many elements."""
+        return self.call + self._seconds(self._passes[0], 3 * _BYTES * elements)
 
     def copy(self, elements: int) -> float:
-        """Seconds for turning an array into another order."""
-        return self.call + 2 * _BYTES * elements / self.turning
+        """Seconds for turning an array into another order, in which another axis is the innermost."""
+        return self.call + self._seconds(self._passes[1], 2 * _BYTES * elements)
 
-    def rate(self, rows: int, inner: int, columns: int) -> float:
-        """Flops a second, interpolated between the logarithms of the grid."""
-        places = [_place(size) for size in (rows, inner, columns)]
-        logarithm = 0.0
-        for corner in product((0, 1), repeat=3):
-            weight = math.prod(part if up else 1 - part for up, (_, part) in zip(corner, places, strict=True))
-            if weight:
-                index = 0
-                for up, (low, _) in zip(corner, places, strict=True):
-                    index = index * len(GRID) + low + up
-                logarithm += weight * math.log(self.rates[index])
-        return math.exp(logarithm)
+    def to_json(self) -> dict[str, Any]:
+        """What JSON can hold."""
+        return {
+            name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()
+        }
+
+    @classmethod
+    def from_json(cls, value: Any) -> Profile:
+        """The profile that ``to_json`` made this of."""
+        names = {field.name for field in fields(cls)}
+        if not isinstance(value, Mapping) or set(value) != names:
+            raise TnshareError(f"a profile has the entries {sorted(names)}: found {_shortened(value)}")
+        texts = [value[name] for name in ("name", "source")]
+        numbers = [[value["call"], value["view"]], *(value[name] for name in _COUNTS)]
+        if not all(isinstance(text, str) for text in texts) or not all(map(_is_numbers, numbers)):
+            raise TnshareError(
+                f"a profile has a name and a source, and numbers otherwise: found {_shortened(value)}"
+            )
+        return cls(*texts, *map(float, numbers[0]), *(tuple(map(float, table)) for table in numbers[1:]))
+
+    @cached_property
+    def _logs(self) -> tuple[list[float], list[float]]:
+        return [math.log(rate) for rate in self.single], [math.log(rate) for rate in self.stacked]
+
+    @cached_property
+    def _passes(self) -> tuple[list[float], list[float]]:
+        return [math.log(speed) for speed in self.bandwidth], [math.log(speed) for speed in self.turning]
+
+    @staticmethod
+    def _seconds(speeds: list[float], moved: int) -> float:
+        low, part = _among_sizes(moved)
+        return moved / math.exp(speeds[low] + part * (speeds[low + 1] - speeds[low]))
+
+
+_COUNTS = {
+    "bandwidth": (len(SIZES),),
+    "turning": (len(SIZES),),
+    "single": (_CUBE, 4 * _CUBE),
+    "stacked": (_CUBE, 4 * _CUBE),
+}
+
+
+def _is_numbers(values: Any) -> bool:
+    return isinstance(values, list) and all(type(value) in (int, float) for value in values)
+
+
+def _shortened(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _place(points: tuple[int, ...], size: int) -> tuple[int, float]:
+    """The place of a size among the points: the one below it, and how far it is on the way to the next."""
+    low = min(max(bisect_right(points, size) - 1, 0), len(points) - 2)
+    part = math.log(max(size, 1) / points[low]) / math.log(points[low + 1] / points[low])
+    return low, min(max(part, 0.0), 1.0)
+
+
+_on_grid = lru_cache(maxsize=4096)(partial(_place, GRID))
+_among_sizes = lru_cache(maxsize=4096)(partial(_place, SIZES))
+
+
+def _between(logs: list[float], start: int, rows: int, inner: int, columns: int) -> float:
+    """The logarithm at a place of the grid, between those of the eight points around it."""
+    (i, up), (j, right), (k, back) = _on_grid(rows), _on_grid(inner), _on_grid(columns)
+    n = start + (i * _SIDE + j) * _SIDE + k
+    m = n + _SIDE * _SIDE
+    a, b = logs[n], logs[n + _SIDE]
+    c, d = logs[m], logs[m + _SIDE]
+    a, b = a + back * (logs[n + 1] - a), b + back * (logs[n + _SIDE + 1] - b)
+    c, d = c + back * (logs[m + 1] - c), d + back * (logs[m + _SIDE + 1] - d)
+    low, high = a + right * (b - a), c + right * (d - c)
+    return low + up * (high - low)
 
 
 def measure(
-    ops: Ops[Array], name: str, *, wait: Callable[[Array], object] | None = None, seconds: float = 6.0
+    ops: Ops[Array],
+    name: str,
+    *,
+    wait: Callable[[Array], object] | None = None,
+    jit: Callable[[Callable[..., Array]], Callable[..., Array]] | None = None,
+    seconds: float = 10.0,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Profile:
     """Measure the device that ``ops`` runs on, with as many threads as it uses now.
 
     ``wait`` returns when an array is computed; reading its values does so everywhere, if not always fast.
+    ``jit`` compiles a function, where programs are compiled: then a view is free, a call is what one more
+    operation adds to a program, and turned operands are not told apart, since the compiler chooses orders.
+    ``seconds`` is how long it takes, compiling apart; ``progress`` hears of steps that are done, and of all.
     """
-    finish = wait or ops.values
-    rng = np.random.default_rng(0)
-
-    def array(*shape: int) -> Array:
-        return ops.asarray(rng.standard_normal(shape).astype(np.float32))
-
-    each = seconds / (len(GRID) ** 3 + 30)
-    tiny = array(1, 1)
-    call = _seconds(ops.matmul, (tiny, tiny), finish, 10 * each)
-    small = array(256, 4, 4)
-    item = max(_seconds(ops.matmul, (small, small), finish, 10 * each) - call, 0.0) / 256
-    large, other = array(1024, 4096), array(1024, 4096)  # the size of weights
-    added = _seconds(ops.add, (large, other), finish, 10 * each)
-    turned = ops.transpose(large, (1, 0))
-    copied = _seconds(ops.reshape, (turned, (1024 * 4096,)), finish, 10 * each)
-    rates: list[float] = []
-    for n, (r, k, c) in enumerate(product(GRID, repeat=3)):
-        if 2 * r * k * c > _LARGEST:  # as fast as the fastest that is one size smaller
-            rates.append(
-                max(rates[n - step] for step, size in zip(_STRIDES, (r, k, c), strict=True) if size > 1)
-            )
-            continue
-        took = _seconds(ops.matmul, (array(r, k), array(k, c)), finish, each)
-        rates.append(2 * r * k * c / max(took - call, took / 10))
-    moved = 2 * _BYTES * 1024 * 4096
-    return Profile(name, "measured", call, item, 1.5 * moved / added, moved / copied, tuple(rates))
+    layouts = _LAYOUTS[:1] if jit else _LAYOUTS
+    rounds = 1 if jit or seconds < 1 else 2
+    total = rounds * (2 * len(layouts) * _CUBE + 10 * len(SIZES))
+    budget = 0.6 * seconds / total  # the rest goes by with arrays that are made, and first runs
+    watch = Stopwatch(ops, wait or ops.values, jit, budget)
+    for _ in range(rounds):
+        _time_calls(watch)
+        _time_passes(watch)
+        for layout in layouts:
+            _time_products(watch, layout)
+            if progress:
+                progress(min(watch.done, total), total)
+    if progress:
+        progress(total, total)
+    return _profile(name, watch.best, len(layouts))
 
 
-def _seconds(
-    run: Callable[..., Array], operands: tuple[Any, ...], finish: Callable[[Array], object], budget: float
-) -> float:
-    """The shortest of as many runs as fit into the budget; others were disturbed."""
-    finish(run(*operands))
-    best, spent = math.inf, 0.0
-    while spent < budget:
-        start = time.perf_counter()
-        finish(run(*operands))
-        took = time.perf_counter() - start
-        best, spent = min(best, took), spent + took
-    return best
+def _time_calls(watch: Stopwatch[Array]) -> None:
+    """What an operation costs that has nothing to do."""
+    ops, tiny, small = watch.ops, watch.array(1, 1), watch.array(8, 8)
+    watch.time(("launch",), ops.matmul, tiny, tiny, weight=8)
+    if watch.jit:  # the smallest products become part of what is beside them
+        for n in (1, 33):
+            watch.time((n,), lambda a, b, n=n: reduce(ops.matmul, n * [b], a), small, small, weight=8)
+    else:
+        watch.time(("reshape",), lambda a: ops.reshape(a, (1, 1, 1)), tiny, weight=8)
+        watch.time(("transpose",), lambda a: ops.transpose(a, (1, 0)), tiny, weight=8)
 
 
-def _place(size: int) -> tuple[int, float]:
-    """The place of a size on the grid: the point below it, and how far it is on the way to the next."""
-    steps = math.log(max(size, 1)) / math.log(GRID[1])
-    low = min(int(steps), len(GRID) - 2)
-    return low, min(steps - low, 1.0)
+def _time_passes(watch: Stopwatch[Array]) -> None:
+    """The sum of two arrays; copies of a matrix and of a stack of matrices into another order."""
+    ops = watch.ops
+
+    def turned(a: Array, order: tuple[int, ...], elements: int) -> Array:
+        return ops.reshape(ops.transpose(a, order), (elements,))
+
+    for size in SIZES:
+        a, b = watch.array(size // (3 * _BYTES)), watch.array(size // (3 * _BYTES))
+        watch.time(("add", size), ops.add, a, b, weight=4)
+        elements = size // (2 * _BYTES)
+        side = 2 ** int(math.log2(elements) / 2)
+        shapes = (side, elements // side), (4, side // 2, elements // side // 2)
+        for order, shape in zip(_TURNS, shapes, strict=True):
+            turn = partial(turned, order=order, elements=elements)
+            watch.time(("turn", size, order), turn, watch.array(*shape), weight=2)
+
+
+def _time_products(watch: Stopwatch[Array], layout: tuple[bool, bool]) -> None:
+    """Products over the grid, of two matrices and of two stacks of them."""
+    for stack in (False, True):
+        run = getattr(watch.ops, "bmm", watch.ops.matmul) if stack else watch.ops.matmul
+        for r, k, c in product(GRID, repeat=3):
+            items = _items(stack, r, k, c)
+            if 2 * items * r * k * c <= _LARGEST:
+                before = (items,) if stack else ()
+                left = watch.array(*before, r, k, turned=layout[0])
+                right = watch.array(*before, k, c, turned=layout[1])
+                watch.time((stack, layout, r, k, c), run, left, right)
+
+
+def _items(stack: bool, r: int, k: int, c: int) -> int:
+    return max(2, min(256, _STACK // (r * k + k * c + r * c))) if stack else 1
+
+
+def _profile(name: str, times: Mapping[tuple[object, ...], float], layouts: int) -> Profile:
+    """What the times say of a device."""
+    launch = times["launch",]  # of a program, if there are programs
+    if (33,) in times:
+        call, view = max(times[33,] - times[1,], launch / 100) / 32, 0.0
+    else:
+        call, view = launch, (times["reshape",] + times["transpose",]) / 2
+
+    def without(launch: float, took: float) -> float:
+        return max(took - launch, took / 10)
+
+    def rates(stack: bool, layout: tuple[bool, bool]) -> list[float]:
+        found: list[float] = []
+        for n, (r, k, c) in enumerate(product(GRID, repeat=3)):
+            took = times.get((stack, layout, r, k, c))
+            if took is not None:
+                found.append(2 * _items(stack, r, k, c) * r * k * c / without(launch, took))
+            else:  # too large: as fast as the fastest that is one size smaller
+                steps = zip((_SIDE**2, _SIDE, 1), (r, k, c), strict=True)
+                found.append(max(found[n - step] for step, size in steps if size > 1))
+        return found
+
+    turns = [[without(launch + view, times["turn", size, order]) for order in _TURNS] for size in SIZES]
+    return Profile(
+        name,
+        "measured",
+        call,
+        view,
+        tuple(size / without(launch, times["add", size]) for size in SIZES),
+        tuple(size / math.sqrt(a * b) for size, (a, b) in zip(SIZES, turns, strict=True)),
+        tuple(rate for layout in _LAYOUTS[:layouts] for rate in rates(False, layout)),
+        tuple(rate for layout in _LAYOUTS[:layouts] for rate in rates(True, layout)),
+    )

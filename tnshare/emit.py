@@ -5,97 +5,171 @@ from __future__ import annotations
 import keyword
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .ops import Ops
+from .step import FREE, IDS, Step, Take
 
 if TYPE_CHECKING:
-    from .plan import Plan, Step
+    from .plan import Plan
 
-_CALLS = ("matmul", "multiply", "reshape", "transpose")
+CALLS = ("matmul", "multiply", "reshape", "take", "transpose")
 
 
 @lru_cache(maxsize=4096)
-def program(plan: Plan, ops: Ops[Any]) -> Callable[..., Any]:
+def program(plan: Plan, ops: Ops[Any], fixed: tuple[str, ...] = ()) -> Callable[..., Any]:
     """The plan as a function of its operands."""
-    scope = {name: getattr(ops, name) for name in _CALLS}
-    exec(compile(source(plan), "<tnshare plan>", "exec"), scope)  # every name in it is made or checked here
-    function: Callable[..., Any] = scope["contract"]
+    function: Callable[..., Any] = _executed(source(plan, fixed), ops)["contract"]
     return function
 
 
-def source(plan: Plan) -> str:
-    """A function ``contract`` of the operands in order, in terms of matmul, multiply, reshape and transpose.
+class KeptProgram(NamedTuple):
+    """A plan as two functions: ``prepare(*factors)``, and ``contract(*prepared, *the other operands)``.
 
-    Sizes are read off the operands, so it holds for every batch. Intermediates are let go after their use.
+    Plans whose ``preparation`` is the same text prepare the same.
     """
-    return _Writer(plan).text()
+
+    prepare: Callable[..., tuple[Any, ...]]
+    contract: Callable[..., Any]
+    preparation: str
+
+
+@lru_cache(maxsize=4096)
+def kept_program(plan: Plan, ops: Ops[Any], fixed: tuple[str, ...]) -> KeptProgram:
+    """The plan as two functions, one for what depends on factors alone."""
+    text = source(plan, fixed, kept=True)
+    scope = _executed(text, ops)
+    return KeptProgram(scope["prepare"], scope["contract"], text.partition("\n\n\n")[0])
+
+
+def source(plan: Plan, fixed: tuple[str, ...] = (), kept: bool = False) -> str:
+    """A function ``contract`` of the operands in order, in terms of the operations in ``CALLS``.
+
+    Sizes of ``fixed`` axes are numbers, others are read off the operands, so it holds for every batch.
+    Intermediates are let go after their use. With ``kept`` there is a function ``prepare`` too, for all that
+    depends on the factors alone; what it returns comes first among the arguments of ``contract``.
+    """
+    return _Writer(plan, fixed, kept).text()
+
+
+def varies(node_axes: Sequence[str]) -> bool:
+    """Whether an operand changes from call to call while the factors stay the same."""
+    return any(axis in FREE for axis in node_axes)
+
+
+def _executed(text: str, ops: Ops[Any]) -> dict[str, Any]:
+    scope = {name: getattr(ops, name) for name in CALLS}
+    exec(compile(text, "<tnshare plan>", "exec"), scope)  # every name in it is made or checked here
+    return scope
 
 
 class _Writer:
-    """Writes one function; knows the variable of every operand, intermediate and size."""
+    """Writes one function, or two; knows the variable of every operand, intermediate and size."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    def __init__(self, plan: Plan, fixed: tuple[str, ...], kept: bool) -> None:
+        self.plan, self.kept = plan, kept
         self.variables: list[str] = []
-        self.sizes: dict[str, str] = {}
-        for node in plan.network.nodes:
+        self.sizes = {axis: str(plan.network.sizes[axis]) for axis in fixed}
+        self.read: dict[str, str] = {}
+        nodes = plan.network.nodes
+        self.constant = [kept and not varies(node.axes) for node in nodes]
+        for node in nodes:
             self._new(node.name)
-        self.operands = len(self.variables)
+        self.operands = len(nodes)
+        self.prepared: list[str] = []
+        self.before: list[str] = []
         self.body: list[str] = []
 
     def text(self) -> str:
         for step in self.plan.steps:
-            self._step(step)
+            constant = not varies(step.result) and all(self.constant[n] for n in step.operands)
+            lines = self.before if constant else self.body
+            expression = self._taken(step) if isinstance(step, Take) else self._product(step, constant)
+            gone = [self.variables[n] for n in step.operands if self._droppable(n, constant)]
+            self.constant.append(constant)
+            name = self._new(f"t{len(self.variables) - self.operands + 1}")
+            lines.append(f"{name} = {expression}  # ({', '.join(step.result)})")
+            lines += [f"del {', '.join(gone)}"] if gone else []
         result = self.variables[-1]
-        if self.plan.order != tuple(range(len(self.plan.order))):
+        if self.plan.turned:
             result = f"transpose({result}, {self.plan.order})"
-        head = f"def contract({', '.join(self.variables[: self.operands])}):"
-        lines = [head, *self._unpacked(), *self.body, f"return {result}"]
-        return "\n    ".join(lines) + "\n"
+        given = [v for v, c in zip(self.variables[: self.operands], self.constant, strict=False) if not c]
+        inputs = [*self.prepared, *given]
+        main = [f"def contract({', '.join(inputs)}):", *self._unpacked(), *self.body, f"return {result}"]
+        text = "\n    ".join(main) + "\n"
+        if not self.kept:
+            return text
+        fixed = [v for v, c in zip(self.variables[: self.operands], self.constant, strict=False) if c]
+        returned = f"return ({', '.join(self.prepared)}{',' if len(self.prepared) == 1 else ''})"
+        first = [f"def prepare({', '.join(fixed)}):", *self.before, returned]
+        return "\n    ".join(first) + "\n\n\n" + text
 
-    def _step(self, step: Step) -> None:
-        stack = (step.batch,) if step.batch else ()
-        left = self._folded(step.left, step.left_order, (*stack, step.rows, step.inner))
-        right = self._folded(step.right, step.right_order, (*stack, step.inner, step.columns))
+    def _droppable(self, operand: int, constant: bool) -> bool:
+        """Whether a variable is an intermediate of the function that is being written."""
+        return operand >= self.operands and self.constant[operand] == constant
+
+    def _taken(self, step: Take) -> str:
+        ids = self.variables[[node.name for node in self.plan.network.nodes].index(IDS)]
+        columns = "".join(f"{ids}[{n}], " for n in step.columns).strip()
+        return f"take({self._ready(step.operand, self.variables[step.operand])}, ({columns}))"
+
+    def _product(self, step: Step, constant: bool) -> str:
+        orders = step.left_order, step.right_order
+        left, right = (
+            self._folded(n, order, groups, len(step.batch) > 0)
+            for n, order, groups in zip(step.operands, orders, step.groups, strict=True)
+        )
+        if not constant:
+            left, right = self._ready(step.left, left), self._ready(step.right, right)
         # Without an axis to sum over, a batch of outer products is entries times entries: far faster.
         product = f"{'matmul' if step.inner else 'multiply'}({left}, {right})"
+        stack = (step.batch,) if step.batch else ()
         if not all(len(group) == 1 for group in (*stack, step.rows, step.columns)):
-            product = f"reshape({product}, ({self._listed(step.result)}))"
-        gone = [self.variables[n] for n in (step.left, step.right) if n >= self.operands]
-        name = self._new(f"t{len(self.variables) - self.operands + 1}")
-        self.body.append(f"{name} = {product}  # ({', '.join(step.result)})")
-        self.body += [f"del {', '.join(gone)}"] if gone else []
+            return f"reshape({product}, ({self._listed(step.result)}))"
+        return product
 
-    def _folded(self, operand: int, order: Sequence[int] | None, groups: Sequence[tuple[str, ...]]) -> str:
-        """An operand with one axis for each group."""
+    def _ready(self, operand: int, text: str) -> str:
+        """An operand of a step; what depends on factors alone is computed before, and kept."""
+        if not self.constant[operand]:
+            return text
+        self.prepared.append(self._free(f"k{len(self.prepared) + 1}"))
+        self.before.append(f"{self.prepared[-1]} = {text}")
+        return self.prepared[-1]
+
+    def _folded(
+        self, operand: int, order: Sequence[int] | None, groups: Sequence[tuple[str, ...]], stacked: bool
+    ) -> str:
+        """An operand with one axis for each group, and one of size 1 before them if it is to be repeated."""
         text = self.variables[operand]
         if order is not None:
             text = f"transpose({text}, {tuple(order)})"
-        if all(len(group) == 1 for group in groups):
+        repeated = stacked and len(groups) == 2
+        if all(len(group) == 1 for group in groups) and not repeated:
             return text
-        shape = (" * ".join(map(self._size, group)) or "1" for group in groups)
-        return f"reshape({text}, ({', '.join(shape)}))"
+        shape = [" * ".join(map(self._size, group)) or "1" for group in groups]
+        return f"reshape({text}, ({', '.join(['1'] * repeated + shape)}))"
 
     def _listed(self, axes: Sequence[str]) -> str:
         return ", ".join(map(self._size, axes)) + ("," if len(axes) == 1 else "")
 
     def _size(self, axis: str) -> str:
-        """The variable of the size of an axis; asking for it has it read off an operand."""
-        if axis not in self.sizes:
-            self.sizes[axis] = self._free(axis)
-        return self.sizes[axis]
+        """The size of an axis: a number, or a variable; asking for it has it read off an operand."""
+        if axis in self.sizes:
+            return self.sizes[axis]
+        if axis not in self.read:
+            self.read[axis] = self._free(axis)
+        return self.read[axis]
 
     def _unpacked(self) -> list[str]:
         """Lines that read the sizes that are needed, each off the first operand that has it."""
         lines: list[str] = []
-        read: set[str] = set()
-        for variable, node in zip(self.variables, self.plan.network.nodes, strict=False):
-            wanted = [axis in self.sizes and axis not in read for axis in node.axes]
-            if any(wanted):
-                names = [self.sizes[a] if w else "_" for a, w in zip(node.axes, wanted, strict=True)]
+        done: set[str] = set()
+        for n, (variable, node) in enumerate(zip(self.variables, self.plan.network.nodes, strict=False)):
+            wanted = [axis in self.read and axis not in done for axis in node.axes]
+            if any(wanted) and node.name != IDS and not self.constant[n]:
+                names = [self.read[a] if w else "_" for a, w in zip(node.axes, wanted, strict=True)]
                 lines.append(f"{', '.join(names)}{',' if len(names) == 1 else ''} = {variable}.shape")
-                read.update(node.axes)
+                done.update(node.axes)
         return lines
 
     def _new(self, name: str) -> str:
@@ -106,6 +180,7 @@ class _Writer:
     def _free(self, name: str) -> str:
         """A name like this one that is a name in Python, and not taken."""
         plain = name if name.isidentifier() and not keyword.iskeyword(name) else "n"
-        while plain in {*self.variables, *self.sizes.values(), *_CALLS, "contract", "_"}:
+        taken = {*self.variables, *self.read.values(), *getattr(self, "prepared", ()), *CALLS}
+        while plain in taken or plain in ("contract", "prepare", "_"):
             plain += "_"
         return plain

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from .candidate import Candidate, Job, candidates
 from .checks import whole
 from .cost import Profile
 from .decompose import Decomposition
@@ -20,9 +21,8 @@ from .network import Network
 from .ops import NDArray
 from .plan import Plan
 from .profiles import PROFILES
-from .search import fastest
 from .spec import Spec
-from .ways import Way, with_input
+from .ways import WAYS, Way, bucket
 
 Tasks = int | Mapping[str, int] | tuple[tuple[str, int], ...]
 
@@ -168,15 +168,36 @@ class Linear(Layer):
         training: bool = True,
         device: Profile = PROFILES["cpu"],
     ) -> Plan:
-        """How a batch is contracted, as fast as a device can by its profile.
+        """How rows are contracted as they come, as fast as a device can by its profile.
 
         ``batch`` counts the rows: of all tasks together (``"one"``, ``"mixed"``, ``"fan_out"``) or of each
         task (``"each"``). ``inner`` is the number of vectors in a row, if rows of ``"mixed"`` have several.
         Training counts the backward pass.
         """
-        rows = whole("batch", batch, least=0)
-        vectors = None if inner is None else whole("inner", inner, least=0)
-        return fastest(with_input(self.network, way, rows, vectors), device, training)
+        return candidates(self._job(way, batch, inner, training, concrete=False), device)[0].plan
+
+    def candidates(
+        self,
+        way: Way,
+        batch: int,
+        inner: int | None = None,
+        *,
+        training: bool = True,
+        device: Profile = PROFILES["cpu"],
+    ) -> tuple[Candidate, ...]:
+        """The ways to compute a batch that are worth a look, the fastest by the profile first.
+
+        What they are is said by their names: what is contracted with what, and whether rows of mixed tasks
+        are grouped by task.
+        """
+        return candidates(self._job(way, batch, inner, training, concrete=True), device)
+
+    def _job(self, way: Way, batch: int, inner: int | None, training: bool, concrete: bool) -> Job:
+        if way not in WAYS:
+            raise TnshareError(f"way must be one of {WAYS}: found {way!r}")
+        rows = bucket(whole("batch", batch, least=0))
+        vectors = None if inner is None else bucket(whole("inner", inner, least=0))
+        return Job(self.network, way, rows, vectors, training, 0, concrete, self.bias)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -25,10 +25,24 @@ class Ops(Protocol[Array]):
 
     Task ids are the framework's own integer arrays (of which columns are taken as ``ids[..., 0]``), NumPy's,
     or whole numbers.
+
+    What a backend may have besides, each for the sake of speed or memory:
+
+    - ``device(like) -> tnshare.profiles.Device``: where an array is, so that plans suit it;
+    - ``concrete(a) -> bool``: whether an array has values now and shapes may follow them (not while tracing);
+    - ``guards(ids) -> bool``: whether ids are an array (b,) of which ``take`` itself refuses those that are
+      out of range, so that nobody else has to look at them;
+    - ``wait(a)``: returns when an array is computed; by default its values are read;
+    - ``gradients(function, arrays, weights)``: derivatives of ``sum(weights * function(*arrays))``;
+    - ``in_chunks(function, arrays, x, ids, axis, result_axis, size)``: ``function(arrays, x, ids)`` on parts
+      of x along an axis, put together again, with no more than one part's intermediates alive at a time.
     """
 
     def matmul(self, a: Array, b: Array) -> Array:
-        """The product of two matrices, or of two stacks of matrices with equally many items."""
+        """The product of two matrices, or of two stacks of matrices.
+
+        Stacks have equally many items, or one of them has a single item, which is repeated.
+        """
 
     def reshape(self, a: Array, shape: Sequence[int]) -> Array:
         """The same numbers in row-major order, in another shape."""
@@ -47,6 +61,9 @@ class Ops(Protocol[Array]):
 
     def asarray(self, value: NDArray, like: Array | None = None) -> Array:
         """A NumPy array as the framework's, with the dtype and on the device of ``like`` if it is given."""
+
+    def __hash__(self) -> int:
+        """Programs are kept by backend: any object has this."""
 
     def values(self, a: Any) -> NDArray | None:
         """An array of the framework's, or ids, in NumPy; None while tracing, when there are no values yet."""
@@ -82,6 +99,24 @@ class NumpyOps:
 
     def values(self, a: Any) -> NDArray | None:
         return np.asarray(a)
+
+    def concrete(self, a: NDArray) -> bool:
+        return True
+
+    def in_chunks(
+        self,
+        function: Callable[..., NDArray],
+        arrays: Sequence[NDArray],
+        x: NDArray,
+        ids: Sequence[NDArray],
+        axis: int,
+        result_axis: int,
+        size: int,
+    ) -> NDArray:
+        parts = range(size, x.shape[axis], size)
+        xs, columns = np.split(x, parts, axis), [np.split(column, parts) for column in ids]
+        rows = [tuple(column[n] for column in columns) for n in range(len(xs))]
+        return np.concatenate([function(arrays, x, i) for x, i in zip(xs, rows, strict=True)], result_axis)
 
 
 numpy_ops = NumpyOps()

@@ -1,37 +1,64 @@
-"""Find the order of contraction, and the memory order of every intermediate, that a device runs fastest.
+"""Find the orders of contraction, and the memory order of every intermediate, that a device runs fastest.
 
 Dynamic programming over sets of operands: the best ways to contract a set are found from the best ways to
 contract its two halves. For each set the cheapest way is kept for each of a few memory orders of its result,
-since what is a view for the next product depends on it. A copy is an ordinary choice with its price.
+since what is a view for the next product depends on it. A copy is an ordinary choice with its price, and so
+is the moment at which rows take what belongs to their tasks.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
+from typing import Literal
 
 from .cost import Profile
 from .network import Network
-from .plan import Plan, Step, make_step
+from .plan import Plan
+from .price import Prices
+from .step import FREE, IDS, Alone, Move, Step, make_take, product_of
 
+Form = Literal["any", "factored", "materialised"]
 _ORDERS = 4  # memory orders of a result that are kept
 _MOST = 10  # operands; for more the number of sets is too large, and opt_einsum's order has to do
 
 
+@dataclass(frozen=True)
+class Goal:
+    """What a plan should be good at.
+
+    ``keep`` is how many numbers that depend on factors alone may be computed before and kept. ``"factored"``
+    never builds a task's weights, ``"materialised"`` builds them before they meet the input.
+    """
+
+    training: bool = True
+    keep: int = 0
+    form: Form = "any"
+
+
 @lru_cache(maxsize=4096)
-def fastest(network: Network, profile: Profile, training: bool) -> Plan:
-    """The plan that the profile predicts to be the fastest, counting the backward pass for training."""
+def best_plans(
+    network: Network, profile: Profile, goal: Goal, most: int = 8
+) -> tuple[tuple[float, Plan], ...]:
+    """The plans that the profile predicts to be the fastest, with their seconds, the best one first."""
     if len(network.nodes) > _MOST:
-        return Plan.flop_optimal(network)
-    part = min(_complete(network, profile, training), key=lambda p: p.seconds)
-    steps: list[Step] = []
-    _emit(part, steps, len(network.nodes))
-    order = tuple(part.axes.index(axis) for axis in network.output)
-    what = "a training step" if training else "inference"
-    why = f"the fastest for {what} by the profile {profile.name!r}, {part.seconds * 1e6:,.0f} us predicted"
-    return Plan(network, tuple(steps), order, why)
+        plan = Plan.flop_optimal(network)
+        return ((Prices(network, profile, goal.training, goal.keep).of(plan), plan),)
+    found: dict[tuple[Move, ...], float] = {}
+    for part in sorted(_Search(network, profile, goal).complete(), key=lambda p: p.seconds):
+        if math.isinf(part.seconds):
+            break
+        moves: list[Move] = []
+        _emit(part, moves, len(network.nodes))
+        found.setdefault(tuple(moves), part.seconds)
+        if len(found) == most:
+            break
+    what = "a training step" if goal.training else "inference"
+    why = f"for {what} by the profile {profile.name!r}"
+    return tuple((seconds, Plan.of(network, moves, why)) for moves, seconds in found.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,33 +68,114 @@ class _Part:
     seconds: float
     axes: tuple[str, ...]
     operand: int = -1
-    halves: tuple[_Part, _Part] | None = None
-    step: Step | None = None
+    halves: tuple[_Part, ...] = ()
+    alone: Alone = ""
 
 
-def _complete(network: Network, profile: Profile, training: bool) -> list[_Part]:
-    """Contractions of all operands, each with the price of bringing the result into the order asked for."""
-    count = len(network.nodes)
-    price = _pricer(network, profile, training)
-    nodes = list(enumerate(network.nodes))
-    table = {1 << n: [_Part(0.0, node.axes, n)] for n, node in nodes}
-    for chosen in range(1, 1 << count):
-        if chosen in table:
-            continue
-        outside = (node.axes for n, node in nodes if not chosen >> n & 1)
-        needed = frozenset(network.output).union(*outside)
-        best: dict[tuple[str, ...], _Part] = {}
+class _Search:
+    """The table of the best parts for every set of operands."""
+
+    def __init__(self, network: Network, profile: Profile, goal: Goal) -> None:
+        self.network, self.goal = network, goal
+        self.nodes = [(n, node) for n, node in enumerate(network.nodes) if node.name != IDS]
+        self.tasks = network.tasks if len(self.nodes) < len(network.nodes) else ()
+        self.prices = Prices(network, profile, goal.training, goal.keep)
+        inputs = [1 << bit for bit, (_, node) in enumerate(self.nodes) if set(node.axes) & set(FREE)]
+        self.input = inputs[0] if inputs else 0
+        self.weight = frozenset(network.output) - frozenset(network.tasks)
+        self.weight |= frozenset("i") if inputs else frozenset()
+
+    def complete(self) -> list[_Part]:
+        """Contractions of all operands, each with the price of bringing the result into the order asked."""
+        table = {
+            1 << bit: self._with_taken([_Part(0.0, node.axes, n)]) for bit, (n, node) in enumerate(self.nodes)
+        }
+        whole = (1 << len(self.nodes)) - 1
+        for chosen in range(1, whole + 1):
+            if chosen not in table and self._allowed(chosen, whole):
+                table[chosen] = self._parts(chosen, table, last=chosen == whole)
+        turn = self.prices.turn
+        output = self.network.output
+        return [
+            part if part.axes == output else _Part(part.seconds + turn, *_rest(part))
+            for part in table[whole]
+            if sorted(part.axes) == sorted(output)
+        ]
+
+    def _parts(self, chosen: int, table: dict[int, list[_Part]], last: bool) -> list[_Part]:
+        """The best contractions of a set; of all operands together, those of twice the shortest time too.
+
+        Others are left out early: any order can be had of the best part for the price of a copy.
+        """
+        slack = 2.0 if last else 1.0
+        outside = (node.axes for bit, (_, node) in enumerate(self.nodes) if not chosen >> bit & 1)
+        needed = frozenset(self.network.output).union(self.tasks, FREE, *outside)
+        found: list[_Part] = []
+        limit = math.inf
         for first, second in _halves(chosen, table):
-            for part in _joined(first, second, needed, price):
-                if part.axes not in best or part.seconds < best[part.axes].seconds:
-                    best[part.axes] = part
-        table[chosen] = sorted(best.values(), key=lambda p: p.seconds)[:_ORDERS]
-    whole = math.prod(network.shape)
-    turn = profile.copy(whole) * (2 if training else 1)
-    return [
-        _Part(p.seconds + (turn if p.axes != network.output else 0), p.axes, p.operand, p.halves, p.step)
-        for p in table[(1 << count) - 1]
-    ]
+            for a, b in product(first, second):
+                if a.seconds + b.seconds < limit and not self._clash(a.axes, b.axes):
+                    for part in self._products(a, b, needed):
+                        found.append(part)
+                        limit = min(limit, slack * part.seconds + self.prices.copy(part.axes))
+        found.sort(key=lambda p: p.seconds)
+        if not last:
+            orders: dict[tuple[str, ...], _Part] = {}
+            for part in found:
+                orders.setdefault(part.axes, part)
+            found = list(orders.values())[:_ORDERS]
+        return self._with_taken(found)
+
+    def _allowed(self, chosen: int, whole: int) -> bool:
+        """Whether a set may be contracted on its own under the form that is asked for."""
+        if not self.input or chosen == whole or self.goal.form == "any":
+            return True
+        if self.goal.form == "materialised":
+            return not chosen & self.input
+        if chosen & self.input or chosen.bit_count() == 1:
+            return True
+        axes = {axis for bit, (_, node) in enumerate(self.nodes) if chosen >> bit & 1 for axis in node.axes}
+        return not axes >= self.weight - set(FREE)
+
+    def _with_taken(self, parts: list[_Part]) -> list[_Part]:
+        """Parts, and those with task axes once more, with the rows of the batch taken from them."""
+        if not self.tasks:
+            return parts
+        taken = []
+        for part in parts:
+            own = [axis in self.tasks for axis in part.axes]
+            if any(own) and own == sorted(own, reverse=True):
+                take = make_take(0, part.axes, self.tasks)
+                seconds = part.seconds + self.prices.take(take, part.axes)
+                taken.append(_Part(seconds, take.result, halves=(part,)))
+        return parts + taken
+
+    def _products(self, a: _Part, b: _Part, needed: frozenset[str]) -> Iterator[_Part]:
+        """The products of two halves, either one on the left."""
+        kept = needed.intersection(a.axes + b.axes)
+        for left, right in ((a, b), (b, a)):
+            step = product_of(left.axes, right.axes, kept, "")
+            yield self._priced(step, left, right)
+            # An operand that must be copied may instead be a stack of matrices, the other one repeated.
+            for alone, copied in zip(_LONELY, step.copies, strict=True):
+                if copied and (other := product_of(left.axes, right.axes, kept, alone)).alone:
+                    yield self._priced(other, left, right)
+
+    def _priced(self, step: Step, left: _Part, right: _Part) -> _Part:
+        seconds = self.prices.product(step, left.axes, right.axes)
+        if not self.prices.kept(step.result):
+            seconds += left.seconds + right.seconds
+        return _Part(seconds, step.result, halves=(left, right), alone=step.alone)
+
+    def _clash(self, one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+        """Rows must take what belongs to their tasks before they meet the tasks of others."""
+        if not self.tasks:
+            return False
+        tasks = set(self.tasks)
+        return bool(("b" in one and tasks & set(other)) or ("b" in other and tasks & set(one)))
+
+
+_LONELY: tuple[Alone, ...] = ("left", "right")
 
 
 def _halves(chosen: int, table: dict[int, list[_Part]]) -> Iterator[tuple[list[_Part], list[_Part]]]:
@@ -76,51 +184,21 @@ def _halves(chosen: int, table: dict[int, list[_Part]]) -> Iterator[tuple[list[_
     pairs = []
     half = (chosen - 1) & chosen
     while half:
-        if half & lowest and table[half] and table[chosen ^ half]:
+        if half & lowest and table.get(half) and table.get(chosen ^ half):
             pairs.append((table[half], table[chosen ^ half]))
         half = (half - 1) & chosen
-    joined = [pair for pair in pairs if set(pair[0][0].axes) & set(pair[1][0].axes)]
+    joined = [pair for pair in pairs if set(pair[0][-1].axes) & set(pair[1][-1].axes)]
     return iter(joined or pairs)
 
 
-def _joined(
-    first: list[_Part], second: list[_Part], needed: frozenset[str], price: Callable[[Step], float]
-) -> Iterator[_Part]:
-    """The products of two halves, in each of their memory orders, either one on the left."""
-    for a in first:
-        for b in second:
-            for left, right in ((a, b), (b, a)):
-                step = make_step((0, left.axes), (1, right.axes), needed)
-                seconds = left.seconds + right.seconds + price(step)
-                yield _Part(seconds, step.result, halves=(left, right), step=step)
+def _rest(part: _Part) -> tuple[tuple[str, ...], int, tuple[_Part, ...], Alone]:
+    return part.axes, part.operand, part.halves, part.alone
 
 
-def _pricer(network: Network, profile: Profile, training: bool) -> Callable[[Step], float]:
-    """The time of a step: its product, the two of the backward pass, and the copies of its operands."""
-    sizes = network.sizes
-    product = lru_cache(maxsize=None)(profile.product)
-
-    def count(axes: tuple[str, ...]) -> int:
-        return math.prod([sizes[axis] for axis in axes])
-
-    def price(step: Step) -> float:
-        b, r, k, c = count(step.batch), count(step.rows), count(step.inner), count(step.columns)
-        seconds = product(b, r, k, c) if step.inner else profile.outer(b, r, c)
-        if training:
-            seconds += product(b, r, c, k) + product(b, k, r, c)
-        left, right = step.copies
-        for copied, elements in ((left, b * r * k), (right, b * k * c)):
-            if copied:
-                seconds += profile.copy(elements) * (2 if training else 1)
-        return seconds
-
-    return price
-
-
-def _emit(part: _Part, steps: list[Step], operands: int) -> int:
-    """Append the steps of a part; returns the number under which later steps know its result."""
-    if part.halves is None or part.step is None:
+def _emit(part: _Part, moves: list[Move], operands: int) -> int:
+    """Append the moves of a part; returns the number under which later ones know its result."""
+    if not part.halves:
         return part.operand
-    left, right = (_emit(half, steps, operands) for half in part.halves)
-    steps.append(part.step.of(left, right))
-    return operands + len(steps) - 1
+    numbers = [_emit(half, moves, operands) for half in part.halves]
+    moves.append((numbers[0], numbers[1], part.alone) if len(numbers) == 2 else (numbers[0],))
+    return operands + len(moves) - 1

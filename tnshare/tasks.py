@@ -69,9 +69,12 @@ def _as_ids(task: Any, axes: int) -> np.ndarray[Any, Any]:
         raise TnshareError(f"a task must be a whole number, or ids in rows alike: found {task!r}") from None
 
 
+_NUMPY = (np.ndarray, np.integer)  # no union of types: torch.compile does not read it
+
+
 def _plain(task: Any) -> Any:
     """A NumPy number as a whole number, which frameworks index with faster; other arrays as they are."""
-    return int(task) if isinstance(task, np.ndarray | np.integer) and task.ndim == 0 else task
+    return int(task) if isinstance(task, _NUMPY) and task.ndim == 0 else task
 
 
 def _check_dtype(ids: Any) -> None:

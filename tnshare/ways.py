@@ -1,4 +1,4 @@
-"""The four ways of choosing tasks, as operations on the network of a linear layer."""
+"""The ways of choosing tasks, as operations on the network of a linear layer."""
 
 from __future__ import annotations
 
@@ -6,23 +6,32 @@ from functools import lru_cache
 from typing import Literal
 
 from .errors import TnshareError
-from .network import Network
+from .network import Network, Node
+from .step import IDS
 
 Way = Literal["one", "mixed", "each", "fan_out"]
 WAYS: tuple[Way, ...] = ("one", "mixed", "each", "fan_out")
+GROUP = "g"  # the axis of groups of rows, when rows of mixed tasks are sorted by task
 
 
 def with_input(network: Network, way: Way, batch: int, inner: int | None = None) -> Network:
     """The network with an input ``x`` as one more node, contracted to the outputs.
 
-    Sizes are rounded up to powers of two: there is one plan for all that are rounded to the same.
+    For ``"mixed"`` there is one more node: ``ids``, a row of zeros with a one at the task for each row. Sizes
+    are rounded up to powers of two: there is one plan for all that are rounded to the same.
     """
     if way not in WAYS:
         raise TnshareError(f"way must be one of {WAYS}: found {way!r}")
-    return _with_input(network, way, _bucket(batch), None if inner is None else _bucket(inner))
+    return _with_input(network, way, bucket(batch), None if inner is None else bucket(inner))
 
 
-def _bucket(count: int) -> int:
+def grouped(network: Network, groups: int, batch: int) -> Network:
+    """The network of some of the tasks, each with rows of its own."""
+    return _grouped(network, bucket(groups), bucket(batch))
+
+
+def bucket(count: int) -> int:
+    """The power of two that a size is rounded up to."""
     return 1 << max(count - 1, 0).bit_length()
 
 
@@ -35,7 +44,13 @@ def _with_input(network: Network, way: Way, batch: int, inner: int | None) -> Ne
         return network.feed("x", ("b", "i"), (*tasks, "b", "o"), b=batch)
     if way == "each":
         return network.feed("x", (*tasks, "b", "i"), (*tasks, "b", "o"), b=batch)
-    rows = network.rename(tasks, "b", batch)
-    if inner is None:
-        return rows.feed("x", ("b", "i"), ("b", "o"))
-    return rows.feed("x", ("b", "m", "i"), ("b", "m", "o"), m=inner)
+    rows = {"b": batch} if inner is None else {"b": batch, "m": inner}
+    x = Node("x", (*rows, "i"), (*rows.values(), network.sizes["i"]), learnt=False)
+    ids = Node(IDS, (*tasks, "b"), (*network.task_shape, batch), learnt=False)
+    return Network((*network.nodes, x, ids), (*rows, "o"), tasks)
+
+
+@lru_cache(maxsize=4096)
+def _grouped(network: Network, groups: int, batch: int) -> Network:
+    some = network.rename(network.tasks, GROUP, groups)
+    return some.feed("x", (GROUP, "b", "i"), (GROUP, "b", "o"), b=batch)

@@ -16,6 +16,12 @@ from tnshare.ways import Way
 from .ops import ops
 
 Params = Mapping[str, jax.Array]
+_IMPORTS = """\
+from jax.numpy import matmul, multiply, reshape, transpose
+
+
+def take(array, ids):
+    return array[tuple(ids)]"""
 
 
 def init(
@@ -46,6 +52,4 @@ def weight(layer: Layer, params: Params, task: Any = None) -> jax.Array:
 
 def source(layer: tn.Linear, batch: int, way: Way = "mixed") -> str:
     """What is computed for a batch of that many rows, as JAX code that runs when pasted."""
-    return (
-        f"from jax.numpy import matmul, multiply, reshape, transpose\n\n\n{layer.plan(way, batch).source()}"
-    )
+    return f"{_IMPORTS}\n\n\n{layer.plan(way, batch).source(layer.network.sizes)}"

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 import tnshare as tn
+from tnshare.calls import Calls, Strategy
+from tnshare.candidate import Candidate
+from tnshare.keep import Kept
 from tnshare.layer import Tasks
 from tnshare.spec import Spec
+from tnshare.tasks import choose
 from tnshare.ways import Way
 
+from .keep import mark
 from .ops import ops
+
+_IMPORTS = """\
+from torch import matmul, multiply, permute as transpose, reshape
+
+
+def take(array, ids):
+    return array[tuple(ids)]"""
 
 
 class Linear(torch.nn.Module):
@@ -35,6 +49,9 @@ class Linear(torch.nn.Module):
         *,
         seed: int = 0,
         scheme: Literal["direct", "decomposed"] = "direct",
+        strategy: Strategy | Candidate = "auto",
+        memory_limit: int | None = None,
+        plan_for: Sequence[int] = (1, 16, 128, 1024),
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -50,7 +67,11 @@ class Linear(torch.nn.Module):
             self.register_buffer(name, torch.tensor(value, device=device, dtype=dtype))
         if not bias:
             self.register_parameter("bias", None)
+        self._calls = Calls(self.description, ops, strategy, memory_limit)
+        self._kept = Kept(mark, torch.Tensor.detach)
+        self._names = tuple(self.description.network.shapes)
         self.reset_parameters()
+        self.plan_for = tuple(plan_for)
 
     def reset_parameters(self) -> None:
         """Start again from the initial values of the seed."""
@@ -69,16 +90,24 @@ class Linear(torch.nn.Module):
 
     def forward(self, x: torch.Tensor, task: Any = None) -> torch.Tensor:
         """The outputs of one task, of a task for each row, or of all tasks, each on its own row of x."""
-        tensors = self._tensors()
-        self._check(x, task, tensors)
+        factors = self._factors()
+        self._check(x, task, factors[0])
         training = torch.is_grad_enabled()
-        return tn.apply(self.description, tensors, x, task, ops=ops, training=training)
+        if torch.compiler.is_compiling():
+            return self._traced(*self._way(task), factors, x, training)
+        keeper = self._keeper(training)
+        y: torch.Tensor = self._calls.apply(factors, self.bias, x, task, training, keeper)
+        return y
 
     def fan_out(self, x: torch.Tensor) -> torch.Tensor:
         """The same x (..., in) through every task: (T, ..., out)."""
-        tensors = self._tensors()
-        self._check(x, None, tensors)
-        return tn.fan_out(self.description, tensors, x, ops=ops, training=torch.is_grad_enabled())
+        factors = self._factors()
+        self._check(x, None, factors[0])
+        training = torch.is_grad_enabled()
+        if torch.compiler.is_compiling():
+            return self._traced("fan_out", None, factors, x, training)
+        y: torch.Tensor = self._calls.fan_out(factors, self.bias, x, training, self._keeper(training))
+        return y
 
     def weight(self, task: Any = None) -> torch.Tensor:
         """Composed weights in torch's layout: (out, in) for one task, (T, out, in) for all or for a list."""
@@ -87,12 +116,12 @@ class Linear(torch.nn.Module):
 
     def explain(self, batch: int, way: Way = "mixed", *, training: bool = True) -> str:
         """What is computed for a batch of that many rows, and what it costs."""
-        return self.description.plan(way, batch, training=training).explain()
+        return self._calls.explain(way, batch, next(self.parameters()), training=training)
 
     def source(self, batch: int, way: Way = "mixed", *, training: bool = True) -> str:
         """What is computed for a batch of that many rows, as torch code that runs when pasted."""
-        plan = self.description.plan(way, batch, training=training)
-        return f"from torch import matmul, multiply, permute as transpose, reshape\n\n\n{plan.source()}"
+        text = self._calls.source(way, batch, next(self.parameters()), training=training)
+        return f"{_IMPORTS}\n\n\n{text}"
 
     def extra_repr(self) -> str:
         """What the constructor was given."""
@@ -104,15 +133,40 @@ class Linear(torch.nn.Module):
             f"spec={d.spec!r}, bias={d.bias}"
         )
 
-    def _tensors(self) -> dict[str, torch.Tensor]:
-        # By attribute, so that a parametrised factor (weight_norm, pruning) is the computed one.
-        return {name: getattr(self, name) for name in (*self.description.shapes, *self.description.frozen)}
+    def drop_cache(self) -> None:
+        """Forget what inference keeps: to be called after writing to a factor through ``.data``.
 
-    def _check(self, x: torch.Tensor, task: Any, tensors: dict[str, torch.Tensor]) -> None:
+        All other ways of changing a factor are noticed.
+        """
+        self._kept.drop()
+
+    def train(self, mode: bool = True) -> Linear:
+        self._kept.drop()
+        return super().train(mode)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Linear:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self._kept.drop()
+        self._calls.forget()
+        return self
+
+    def _keeper(self, training: bool) -> Kept | None:
+        return None if training or self.training else self._kept
+
+    def _factors(self) -> list[torch.Tensor]:
+        parameters = self._parameters
+        try:
+            return [parameters[name] for name in self._names]  # type: ignore[misc]
+        except KeyError:  # frozen codes are buffers; a parametrised factor (weight_norm, pruning) is computed
+            return [getattr(self, name) for name in self._names]
+
+    def _tensors(self) -> dict[str, torch.Tensor]:
+        return dict(zip(self._names, self._factors(), strict=True))
+
+    def _check(self, x: torch.Tensor, task: Any, factor: torch.Tensor) -> None:
         """Say what torch's own errors would not: x and ids that do not go with the layer."""
         if not isinstance(x, torch.Tensor):
             raise tn.TnshareError(f"x must be a torch.Tensor: found {type(x).__name__}")
-        factor = next(iter(tensors.values()))
         if x.dtype != factor.dtype and not torch.is_autocast_enabled(x.device.type):
             raise tn.TnshareError(
                 f"x must have the dtype of the layer, {factor.dtype}: found {x.dtype}; "
@@ -125,3 +179,27 @@ class Linear(torch.nn.Module):
                     f"{name} must be on the device of the layer, {factor.device}: found {tensor.device}; "
                     f"move it with {'x' if name == 'x' else 'ids'}.to({str(factor.device)!r})"
                 )
+
+    def _way(self, task: Any) -> tuple[Way, Any]:
+        """What a traced call asks for, and its ids."""
+        if task is None:
+            return "each", None
+        choice = choose(task, self.description.network, ops)
+        return ("one" if choice.rows is None else "mixed"), choice.ids
+
+    def _traced(
+        self, way: Way, ids: Any, factors: list[torch.Tensor], x: torch.Tensor, training: bool
+    ) -> torch.Tensor:
+        self._plan_ahead()
+        known = statically_known_true
+        y: torch.Tensor = self._calls.traced(way, ids, factors, self.bias, x, training, known)
+        return y
+
+    @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+    def _plan_ahead(self) -> bool:
+        """Dynamo runs this while it compiles, instead of tracing it: a plan is found by search.
+
+        All plans at once, since what Dynamo has read once it does not read again.
+        """
+        self._calls.ahead(next(self.parameters()), self.plan_for)
+        return True

@@ -3,40 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import torch
 
 from tnshare.ops import NDArray
+from tnshare.profiles import Device, cpu_model
+
+from .chunks import in_chunks
 
 
 class TorchOps:
     """What `tnshare.ops.Ops` asks for."""
 
-    def matmul(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return torch.matmul(a, b)
+    reshape = staticmethod(torch.reshape)
+    multiply = staticmethod(torch.mul)
+    in_chunks = staticmethod(in_chunks)
 
-    def reshape(self, a: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-        return a.reshape(tuple(shape))
+    @staticmethod
+    def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        if a.ndim == 2:  # torch.matmul costs a few microseconds more
+            return torch.mm(a, b)
+        n, m = a.shape[0], b.shape[0]
+        if n != m:
+            a, b = (a.expand(m, -1, -1), b) if n == 1 else (a, b.expand(n, -1, -1))
+        return torch.bmm(a, b)
 
-    def transpose(self, a: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
-        return a.permute(tuple(order))
+    @staticmethod
+    def transpose(a: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
+        return torch.permute(a, order)  # type: ignore[arg-type]
 
-    def multiply(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return a * b
+    @staticmethod
+    def add(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        # Under autocast products are short and parameters are not.
+        return a + b if a.dtype == b.dtype else a + b.to(a.dtype)
 
-    def add(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return a + b.to(a.dtype)  # under autocast products are short and parameters are not
+    @staticmethod
+    def take(a: torch.Tensor, ids: Sequence[Any]) -> torch.Tensor:
+        first = ids[0]
+        if len(ids) > 1 or isinstance(first, int):
+            return a[tuple(_index(i, a.device) for i in ids)]
+        index = _index(first, a.device)
+        # Backwards, index_select adds rows up without sorting them.
+        return a[index] if index.ndim != 1 else torch.index_select(a, 0, index)
 
-    def take(self, a: torch.Tensor, ids: Sequence[Any]) -> torch.Tensor:
-        return a[tuple(_index(i, a.device) for i in ids)]
-
-    def asarray(self, value: NDArray, like: torch.Tensor | None = None) -> torch.Tensor:
+    @staticmethod
+    def asarray(value: NDArray, like: torch.Tensor | None = None) -> torch.Tensor:
         tensor = torch.tensor(value)
         return tensor if like is None else tensor.to(like)
 
-    def values(self, a: Any) -> NDArray | None:
+    @staticmethod
+    def values(a: Any) -> NDArray | None:
         if not isinstance(a, torch.Tensor):
             return np.asarray(a)
         if torch.compiler.is_compiling() or a.is_meta:
@@ -47,18 +66,48 @@ class TorchOps:
         except RuntimeError:  # inside torch.func's transforms, and of fake tensors
             return None
 
+    @staticmethod
+    def concrete(a: torch.Tensor) -> bool:
+        if torch.compiler.is_compiling() or a.is_meta or type(a) not in (torch.Tensor, torch.nn.Parameter):
+            return False
+        return not torch._C._functorch.is_functorch_wrapped_tensor(a)
+
+    @staticmethod
+    def guards(ids: Any) -> bool:
+        # On other devices an id that is out of range would stop the device, not raise.
+        return isinstance(ids, torch.Tensor) and ids.ndim == 1 and ids.is_cpu and ids.dtype == torch.int64
+
+    @staticmethod
+    def device(like: torch.Tensor) -> Device:
+        return _device(like.device, torch.get_num_threads())
+
+    @staticmethod
+    def wait(a: torch.Tensor) -> None:
+        if a.is_cuda:
+            torch.cuda.synchronize(a.device)
+
+    @staticmethod
     def gradients(
-        self, function: Callable[..., torch.Tensor], arrays: Sequence[torch.Tensor], weights: torch.Tensor
+        function: Callable[..., torch.Tensor], arrays: Sequence[torch.Tensor], weights: torch.Tensor
     ) -> list[torch.Tensor]:
-        """The derivative of ``sum(weights * function(*arrays))`` by each array; tnshare.testing uses it."""
-        leaves = [array.detach().clone().requires_grad_() for array in arrays]
-        return list(torch.autograd.grad(function(*leaves), leaves, weights))
+        leaves = [array.detach().requires_grad_() for array in arrays]
+        with torch.enable_grad():
+            result = function(*leaves)
+        return list(torch.autograd.grad(result, leaves, weights, materialize_grads=True))
+
+
+@lru_cache(maxsize=64)
+def _device(device: torch.device, threads: int) -> Device:
+    kind = device.type
+    if kind == "cuda":
+        return Device("torch", torch.__version__, kind, torch.cuda.get_device_name(device), 0)
+    return Device("torch", torch.__version__, kind, cpu_model() if kind == "cpu" else kind, threads)
 
 
 def _index(ids: Any, device: torch.device) -> Any:
     """Ids as torch takes them: it reads bytes as a mask and does not know the other short integers."""
     if isinstance(ids, torch.Tensor):
-        return ids.long()
+        return ids if ids.dtype == torch.int64 else ids.long()
     return torch.as_tensor(ids.astype(np.int64), device=device) if isinstance(ids, np.ndarray) else ids
 
 

@@ -1,0 +1,165 @@
+"""The results of the planner's benchmark as one file of JSON and one of tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from . import verdicts
+from .records import label
+from .verdicts import Row, Verdict
+
+PEERS = {
+    "by hand": "by hand: ",
+    "own": "own: ",
+    "auto": "tnshare auto",
+    "authors": "authors",
+    "opt_einsum": "opt_einsum",
+    "einsum": "einsum",
+    "dense": "dense",
+    "again": "tnshare (again)",
+}
+
+
+def write(folder: Path, result: Mapping[str, Any]) -> str:
+    """Write both files, keep those of another commit under its name, and say what was done."""
+    data, table = folder / "planner.json", folder / "planner.md"
+    folder.mkdir(parents=True, exist_ok=True)
+    said = ""
+    if data.exists():
+        old = json.loads(data.read_text(encoding="utf-8"))
+        if label(old["commit"]) != label(result["commit"]):
+            name = f"planner-{label(old['commit'])}"
+            data.replace(folder / f"{name}.json")
+            if table.exists():
+                table.replace(folder / f"{name}.md")
+            said = f"the results of another commit are kept as {name}.json and {name}.md; "
+    data.write_text(_json(result), encoding="utf-8")
+    table.write_text(markdown(result), encoding="utf-8")
+    return f"{said}wrote {data.name} and {table.name}"
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """Verdicts, geometric means and all points."""
+    suites, machine, at = result["suites"], result["machine"], result["commit"]
+    lines = [
+        "# The planner, measured",
+        "",
+        f"Commit `{at['commit']}`{' with changes' if at['dirty'] else ''}, {machine['date']}; "
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB, "
+        f"{result['settings']['threads']} thread; "
+        f"Python {machine['python']}, " + ", ".join(f"{k} {v}" for k, v in machine["versions"].items()) + ".",
+        "",
+        "Medians over rounds in which the programs are shuffled anew. Limits are multiplied by the noise "
+        "floor (the same program timed twice). Points where tnshare takes under 50 us are reported apart.",
+    ]
+    for backend in ("torch", "jax"):
+        lines += _grid(backend, suites.get(backend, []))
+    for name, judge in (("unseen", verdicts.unseen), ("overheads", verdicts.overheads)):
+        rows, failed = _split(suites.get(name, []))
+        if rows or failed:
+            lines += ["", f"## {name}", "", *_verdicts(judge(rows)), *_errors(failed)]
+    for name in ("torch", "jax", "unseen"):
+        rows, _ = _split(suites.get(name, []))
+        if rows:
+            lines += ["", f"## All points: {name}", "", *_all_points(rows)]
+    return "\n".join(lines) + "\n"
+
+
+def _grid(backend: str, measured: Sequence[Row]) -> list[str]:
+    rows, failed = _split(measured)
+    if not rows and not failed:
+        return []
+    large = [row for row in rows if not verdicts.small(row)]
+    small = [row for row in rows if verdicts.small(row)]
+    lines = ["", f"## {backend}: {len(large)} points of 50 us or more", ""]
+    lines += [*_verdicts(verdicts.grid(large, backend)), *_errors(failed), *_means(large)]
+    if small:
+        lines += ["", f"## {backend}: {len(small)} points under 50 us, apart", ""]
+        lines += [*_verdicts(verdicts.grid(small, backend)), *_means(small)]
+    return lines
+
+
+def _verdicts(found: Sequence[Verdict]) -> list[str]:
+    words = {True: "holds", False: "**fails**", None: "not measured"}
+    cells = [(v.claim, v.found if v.points else "", v.limit, words[v.holds], str(v.points)) for v in found]
+    lines = _table(("against", "found", "limit", "", "points"), cells)
+    for verdict in found:
+        if verdict.holds is False and verdict.worst:
+            lines += ["", f'Worst of "{verdict.claim}":', "", *(f"- {name}" for name in verdict.worst)]
+    return lines
+
+
+def _means(rows: Sequence[Row]) -> list[str]:
+    """Peer / tnshare in geometric mean, by method and way, by shape, by batch, by mode and by ranks."""
+    lines = ["", "Peer / tnshare in geometric mean (over 1: tnshare is faster):", ""]
+    kinds: dict[str, Callable[[Row], str]] = {
+        "method, way": lambda r: f"{r['method']}, {r['way']}",
+        "shape": lambda r: "{}->{}, T = {}".format(*r["shape"]),
+        "batch": lambda r: f"batch {r['batch']}",
+        "mode": lambda r: "training" if r["training"] else "inference",
+        "ranks": lambda r: f"{r['level']} ranks",
+    }
+    cells = []
+    for kind in kinds.values():
+        groups: dict[str, list[Row]] = {}
+        for row in rows:
+            groups.setdefault(kind(row), []).append(row)
+        cells += [_mean_cells(name, group) for name, group in groups.items()]
+    cells.append(_mean_cells("all", rows))
+    return lines + _table(("points", "number", *PEERS), cells)
+
+
+def _mean_cells(name: str, rows: Sequence[Row]) -> tuple[str, ...]:
+    cells = [name, str(len(rows))]
+    for start in PEERS.values():
+        pairs = verdicts.ratios(rows, start)
+        cells.append(f"{1 / verdicts.mean(r for _, r in pairs):.2f}" if pairs else "")
+    return tuple(cells)
+
+
+def _all_points(rows: Sequence[Row]) -> list[str]:
+    """Microseconds; of several programs of a kind, those of the fastest."""
+    cells = []
+    for row in rows:
+        times = [row["medians"].get("tnshare"), *(verdicts.best(row, start) for start in PEERS.values())]
+        texts = ["" if t is None else f"{t * 1e6:.1f}" for t in times]
+        cells.append((row["name"], *texts, f"{verdicts.noise(row):.2f}"))
+    return ["Microseconds.", "", *_table(("point", "tnshare", *PEERS, "noise"), cells)]
+
+
+def _errors(rows: Sequence[Row]) -> list[str]:
+    return ["", "Failed:", "", *(f"- {row['name']}: {row['error']}" for row in rows)] if rows else []
+
+
+def _split(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    """What was measured, and what failed."""
+    return [r for r in rows if "error" not in r], [r for r in rows if "error" in r]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    lines = [head, ["---"] * len(head), *rows]
+    return ["| " + " | ".join(cell.replace("|", "/") for cell in line) + " |" for line in lines]
+
+
+def _json(result: Mapping[str, Any]) -> str:
+    """Readable, with one line for each point, so that a difference between two runs can be read."""
+    suites = result["suites"]
+    parts = []
+    for name, rows in suites.items():
+        lines = ",\n".join("   " + json.dumps(_rounded(row)) for row in rows)
+        parts.append(f"  {json.dumps(name)}: [\n{lines}\n  ]")
+    head = {k: v for k, v in result.items() if k != "suites"}
+    body = json.dumps(head, indent=1)[:-2]
+    return f'{body},\n "suites": {{\n' + ",\n".join(parts) + "\n }\n}\n"
+
+
+def _rounded(value: Any) -> Any:
+    """Four digits, which is more than is known."""
+    if isinstance(value, float):
+        return float(f"{value:.4g}")
+    if isinstance(value, Mapping):
+        return {k: _rounded(v) for k, v in value.items()}
+    return [_rounded(v) for v in value] if isinstance(value, list | tuple) else value

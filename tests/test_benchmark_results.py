@@ -1,0 +1,148 @@
+"""The verdicts on what was measured can pass and fail, and results are kept."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import pytest
+
+from benchmarks import planner, report, verdicts
+from benchmarks.grid import Point
+from benchmarks.records import Records, commit, label, machine
+from benchmarks.timing import AGAIN
+
+
+def row(ours=1e-3, again=None, level="low", method="tucker", half=True, **peers):
+    """A made measurement: medians in seconds, by the start of the name."""
+    names = {"hand": "by hand: outer", "own": "own: a", "auto": "tnshare auto"}
+    medians = {"tnshare": ours, "tnshare" + AGAIN: ours if again is None else again}
+    medians |= {names.get(k, k): v for k, v in peers.items()}
+    point = Point(method, level, (64, 64, 10), "each", 16, True)
+    own = {"own: a": {"flops": 1.0 if half else 1e12, "bytes": 1.0}}
+    return {**asdict(point), "suite": "torch", "name": str(point), "medians": medians, "own": own}
+
+
+VERDICTS = {
+    "the best by hand: within 1.10": ({"hand": 1e-3 / 1.09}, {"hand": 1e-3 / 1.12}),
+    "the best by hand: within 1.3": ({"hand": 1e-3 / 1.29}, {"hand": 1e-3 / 1.32}),
+    "the best by hand: at most 1.00": ({"hand": 1.01e-3}, {"hand": 0.99e-3}),
+    "the best own candidate": ({"own": 1e-3 / 1.04}, {"own": 1e-3 / 1.06}),
+    "the authors: never": ({"authors": 1.01e-3}, {"authors": 0.99e-3}),
+    "the authors: 10 times": ({"authors": 1.01e-2}, {"authors": 0.99e-2}),
+    "the authors: 2.5 times": (
+        {"authors": 2.6e-3, "method": "laf"},
+        {"authors": 2.4e-3, "method": "laf"},
+    ),
+    "opt_einsum: never": ({"opt_einsum": 1e-3}, {"opt_einsum": 0.9e-3}),
+    "opt_einsum: 1.5": ({"opt_einsum": 1.6e-3}, {"opt_einsum": 1.4e-3}),
+    "torch.einsum: never": ({"einsum": 1e-3}, {"einsum": 0.9e-3}),
+    "torch.einsum: 1.5": ({"einsum": 1.6e-3}, {"einsum": 1.4e-3}),
+    "dense": ({"dense": 1.1e-3}, {"dense": 0.9e-3}),
+}
+
+
+@pytest.mark.parametrize("claim", VERDICTS)
+def test_every_verdict_on_the_grid_can_hold_and_fail(claim):
+    def judged(rows):
+        (found,) = (v for v in verdicts.grid(rows, "torch") if v.claim.startswith(claim))
+        return found
+
+    good, bad = VERDICTS[claim]
+    assert judged([row(**good)] * 3).holds is True
+    failed = judged([row(**bad)] * 3)
+    assert failed.holds is False
+    assert "tucker low 64->64 T=10 each B=16 training" in failed.worst[0].replace("laf", "tucker")
+    assert judged([]).holds is None
+    noisy = judged([row(**bad, again=1.2e-3)] * 3)
+    assert noisy.holds is True  # limits are multiplied by the noise floor
+
+
+def test_shares_levels_and_plans_that_are_no_half_of_dense_are_told_apart():
+    rows = [row(hand=1e-3)] * 19 + [row(hand=0.8e-3)]
+    found = {v.claim: v for v in verdicts.grid(rows, "torch")}
+    assert found["the best by hand: within 1.10 at 95 %"].holds
+    assert not {v.claim: v for v in verdicts.grid(rows[1:], "torch")}[
+        "the best by hand: within 1.10 at 95 %"
+    ].holds
+    high = {v.claim: v.points for v in verdicts.grid([row(authors=1e-3, level="high")], "torch")}
+    assert high["the authors: never slower"] == 1
+    assert high["the authors: 10 times faster, Tucker and TT, low ranks"] == 0
+    assert verdicts.grid([row(dense=1e-4, half=False)], "torch")[-1].holds is None
+
+
+def test_the_verdicts_on_unseen_shapes_and_overheads_can_hold_and_fail():
+    near, far = row(auto=1e-3, own=0.9e-3), row(auto=1e-3, own=0.5e-3)
+    assert verdicts.unseen([near] * 9 + [far])[0].holds
+    assert not verdicts.unseen([near] * 8 + [far] * 2)[0].holds
+
+    def judged(call, plan, cached, again):
+        rows = [{"kind": "call", "name": "c", "seconds": call, "noise": 1.0}]
+        rows += [{"kind": "plan", "name": "p", "seconds": plan}]
+        rows += [{"kind": "cached plan", "name": "p", "seconds": cached}]
+        rows += [{"kind": "one task again", "name": "o", "seconds": again, "dense": 1e-4, "noise": 1.0}]
+        return [v.holds for v in verdicts.overheads(rows)]
+
+    assert judged(14e-6, 0.049, 0.9e-3, 124e-6) == [True] * 4
+    assert judged(16e-6, 0.051, 1.1e-3, 126e-6) == [False] * 4
+    assert [v.holds for v in verdicts.overheads([])] == [None] * 4
+
+
+def test_a_run_goes_on_where_it_stopped_and_a_damaged_line_is_measured_again(tmp_path):
+    path = tmp_path / "planner.jsonl"
+    calls = []
+
+    def job(name, fails=False):
+        def measure():
+            calls.append(name)
+            if fails:
+                raise ValueError("a path, say /home/somebody")
+            return {"medians": {}}
+
+        return name, measure
+
+    planner.run("torch", [job("a"), job("b")], Records(path), 2.0)
+    path.write_text(path.read_text()[:-9])  # cut short within the last line
+    planner.run("torch", [job("a"), job("b"), job("c", fails=True)], Records(path), 2.0)
+    assert calls == ["a", "b", "b", "c"]
+    assert [json.loads(line)["name"] for line in path.read_text().splitlines()] == ["a", "b", "c"]
+    assert "somebody" not in path.read_text()
+    planner.run("torch", [job("a"), job("b"), job("c")], Records(path), 2.0)
+    assert calls == ["a", "b", "b", "c", "c"]
+    assert [("error" in r) for r in Records(path).of("torch")] == [False] * 3
+    planner.run("jax", [job("a")], Records(path), 2.0)
+    assert calls[-1] == "a"
+    planner.run("torch", [job("b")], Records(path), 0.1)  # fewer rounds than were asked for before
+    assert calls[-1] == "b"
+
+
+def result(head, rows, **others):
+    about = {"commit": {"commit": head * 40, "dirty": False}, "machine": machine()}
+    return {**about, "settings": {"threads": 1, "seconds": 2.0}, "suites": {"torch": rows, **others}}
+
+
+def test_results_of_another_commit_are_kept(tmp_path):
+    rows = [row(hand=1e-3, authors=1e-2, own=1e-3, dense=5e-3), row(ours=4e-5, hand=3e-5)]
+    failed = {"suite": "torch", "name": "lost", "error": "ValueError"}
+    assert report.write(tmp_path, result("a", [*rows, failed])) == "wrote planner.json and planner.md"
+    first = (tmp_path / "planner.md").read_text()
+    assert "torch: 1 points of 50 us or more" in first
+    assert "torch: 1 points under 50 us, apart" in first
+    assert "- lost: ValueError" in first
+    assert json.loads((tmp_path / "planner.json").read_text())["suites"]["torch"][0]["medians"]
+    report.write(tmp_path, result("a", rows))
+    assert "are kept as planner-bbbb" not in report.write(tmp_path, result("a", rows))
+    assert "are kept as planner-aaaaaaaaaaaa.json" in report.write(tmp_path, result("b", rows[:1]))
+    assert {p.name for p in tmp_path.iterdir()} == {
+        *("planner.json", "planner.md", "planner-aaaaaaaaaaaa.json", "planner-aaaaaaaaaaaa.md")
+    }
+    before = (tmp_path / "planner.md").read_text()
+    (tmp_path / "planner.md").unlink()
+    planner.main(["--report", "--results", str(tmp_path)])
+    assert (tmp_path / "planner.md").read_text() == before
+
+
+def test_what_is_said_about_the_machine_names_nobody():
+    said = json.dumps([machine(), commit()])
+    assert label({"commit": "c" * 40, "dirty": True, "digest": "d"}) == "cccccccccccc-dirty-d"
+    assert not any(word in said for word in ("/home", "/work", "/root", "hostname"))

@@ -1,0 +1,236 @@
+"""A layer bound to a framework: chooses a program for every kind of call, and remembers it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any, Literal, get_args
+
+from .candidate import KEPT, Candidate, Job, candidates, within
+from .checks import whole
+from .cost import Profile
+from .errors import TnshareError
+from .layer import Linear
+from .ops import Ops
+from .profiles import PROFILES, profile_for
+from .runners import Inputs, Keeper, Runner, fixed_axes, runner
+from .tasks import choose
+from .tune import SHORTLIST, measured, tuned, tuning_key
+from .ways import WAYS, Way, bucket
+
+Strategy = Literal["auto", "factored", "materialised", "autotune"]
+_MOST = 512  # kinds of calls that are remembered
+
+
+class Calls:
+    """Calls of one layer, in one framework, by one strategy.
+
+    The first call of a kind (a way of choosing tasks, a shape of x, training or not) is checked and planned;
+    later ones find their program under that key.
+    """
+
+    def __init__(
+        self,
+        layer: Linear,
+        ops: Ops[Any],
+        strategy: Strategy | Candidate = "auto",
+        memory_limit: int | None = None,
+    ) -> None:
+        if not isinstance(strategy, Candidate) and strategy not in get_args(Strategy):
+            raise TnshareError(f"strategy must be one of {get_args(Strategy)}: found {strategy!r}")
+        self.layer, self.ops, self.strategy = layer, ops, strategy
+        self.memory_limit = None if memory_limit is None else whole("memory_limit", memory_limit, least=0)
+        self._only_tasks = layer.task_shape[0] if len(layer.task_shape) == 1 else 0
+        self._guards: Callable[[Any], bool] = getattr(ops, "guards", lambda ids: False)
+        self._runs: dict[Any, Runner] = {}
+        self.planned: dict[tuple[Way, bool], list[tuple[int, Runner]]] = {}
+
+    def apply(
+        self,
+        factors: Sequence[Any],
+        bias: Any,
+        x: Any,
+        task: Any,
+        training: bool,
+        keeper: Keeper | None = None,
+    ) -> Any:
+        """The outputs of one task, of a task for each row, or of all tasks, each on its own rows."""
+        if type(task) is int and 0 <= task < self._only_tasks:  # what most calls give, and quickly done
+            return self._call("one", None, training, (factors, bias, x, (task,), keeper))
+        if task is None:
+            return self._call("each", None, training, (factors, bias, x, None, keeper))
+        if self._only_tasks and self._guards(task):
+            try:
+                return self._call("mixed", task.shape[0], training, (factors, bias, x, (task,), keeper))
+            except (IndexError, RuntimeError):
+                choose(task, self.layer.network, self.ops)  # says what is wrong with the ids, if they are it
+                raise
+        choice = choose(task, self.layer.network, self.ops)
+        way: Way = "one" if choice.rows is None else "mixed"
+        return self._call(way, choice.rows, training, (factors, bias, x, choice.ids, keeper))
+
+    def fan_out(
+        self,
+        factors: Sequence[Any],
+        bias: Any,
+        x: Any,
+        training: bool,
+        keeper: Keeper | None = None,
+    ) -> Any:
+        """The same x through every task."""
+        return self._call("fan_out", None, training, (factors, bias, x, None, keeper))
+
+    def ahead(self, like: Any, batches: Sequence[int]) -> None:
+        """Plan calls of these numbers of rows, in every way, for calls that are traced."""
+        if self.planned:
+            return
+        profile, planned = self.profile(like), {}
+        for way, training in product(WAYS, (True, False)):
+            runs = []
+            for rows in sorted(batches):
+                job = self.job(way, (rows,), training=training, keep=False, concrete=False)
+                found = self.shortlist(job, profile)
+                if self.memory_limit is not None:
+                    found = (within(job, found, self.memory_limit, like.dtype.itemsize),)
+                runs.append((rows, runner(job, found[0], self.ops, (rows,))))
+            planned[way, training] = runs
+        self.planned = planned
+
+    def traced(
+        self,
+        way: Way,
+        ids: Any,
+        factors: Sequence[Any],
+        bias: Any,
+        x: Any,
+        training: bool,
+        known: Callable[[Any], bool],
+    ) -> Any:
+        """A call whose sizes may be symbols, by the nearest of the plans made ahead, or else a middle one.
+
+        ``known`` says whether something is true of all values that a symbol can have, so that the choice of
+        a plan restricts none.
+        """
+        tasks = len(self.layer.task_shape) if way == "each" else 0
+        lead = x.shape[tasks:-1]
+        folded = x if len(lead) == 1 else self.ops.reshape(x, (*x.shape[:tasks], -1, x.shape[-1]))
+        rows = folded.shape[tasks]
+        runs = self.planned[way, training]
+        run = runs[len(runs) // 2][1]
+        for most, other in reversed(runs):
+            if known(rows <= most):
+                run = other
+        y = run(factors, bias, folded, ids)
+        if len(lead) == 1:
+            return y
+        return self.ops.reshape(y, (*y.shape[: y.ndim - 2], *lead, y.shape[-1]))
+
+    def explain(self, way: Way, batch: int, like: Any, *, training: bool) -> str:
+        """The candidates for an eager call of so many rows, what each costs, and the steps of the chosen."""
+        from .explain import explain
+
+        job, profile, found, chosen = self._chosen(way, batch, like, training)
+        key = tuning_key(job, self.ops, like, tuple(c.name for c in found[:SHORTLIST]))
+        times = measured(key, {c.name: c for c in found}) if self.strategy == "autotune" else None
+        if times:
+            chosen = next(c for c in found if c.name == min(times, key=times.__getitem__))
+        return explain(job, found, chosen, profile, times)
+
+    def source(self, way: Way, batch: int, like: Any, *, training: bool) -> str:
+        """What runs for an eager call of so many rows, in terms of a framework's operations."""
+        _, _, _, chosen = self._chosen(way, batch, like, training)
+        fixed = fixed_axes(chosen.plan)
+        if not chosen.grouped:
+            return chosen.plan.source(fixed)
+        note = "# Rows are sorted by task and padded first: x is (groups, rows of a group, in).\n"
+        return note + chosen.plan.source(fixed)
+
+    def _chosen(
+        self, way: Way, batch: int, like: Any, training: bool
+    ) -> tuple[Job, Profile, tuple[Candidate, ...], Candidate]:
+        if way not in WAYS:
+            raise TnshareError(f"way must be one of {WAYS}: found {way!r}")
+        rows = (whole("batch", batch, least=0),)
+        job = self.job(way, rows, training=training, keep=not training, concrete=True)
+        profile = self.profile(like)
+        found = self.shortlist(job, profile)
+        if self.memory_limit is None:
+            return job, profile, found, found[0]
+        return job, profile, found, within(job, found, self.memory_limit, like.dtype.itemsize)
+
+    def forget(self) -> None:
+        """Plan anew: for another device, or dtype."""
+        self._runs, self.planned = {}, {}
+
+    def job(self, way: Way, lead: Sequence[int], *, training: bool, keep: bool, concrete: bool) -> Job:
+        """What is to be computed for an x whose axes, between those of tasks and the last, are ``lead``."""
+        several = way == "mixed" and len(lead) > 1
+        rows = lead[0] if several else math.prod(lead)
+        inner = math.prod(lead[1:]) if several else None
+        if self.memory_limit is None:
+            rows, inner = bucket(rows), None if inner is None else bucket(inner)
+        room = KEPT if keep and not training and self.memory_limit is None else 0
+        room //= math.prod(self.layer.task_shape) if way == "one" else 1  # there is one of each task to keep
+        return Job(self.layer.network, way, rows, inner, training, room, concrete, self.layer.bias)
+
+    def shortlist(self, job: Job, profile: Profile) -> tuple[Candidate, ...]:
+        """The candidates that the strategy allows, the fastest by the profile first."""
+        if isinstance(self.strategy, Candidate):
+            return (self.strategy,)
+        return candidates(
+            job, profile, self.strategy if self.strategy in ("factored", "materialised") else "any"
+        )
+
+    def profile(self, like: Any) -> Profile:
+        """What is known about the device of an array."""
+        device = getattr(self.ops, "device", None)
+        return PROFILES["cpu"] if device is None else profile_for(device(like))
+
+    def _call(self, way: Way, rows: int | None, training: bool, inputs: Inputs) -> Any:
+        key = (way, inputs[2].shape, rows, training, inputs[4] is None)
+        run = self._runs.get(key)
+        if run is None:
+            run = self._made(way, rows, training, inputs)
+            if len(self._runs) >= _MOST:
+                self._runs.clear()
+            self._runs[key] = run
+        return run(*inputs)
+
+    def _made(self, way: Way, rows: int | None, training: bool, inputs: Inputs) -> Runner:
+        """Check the shape of x, choose a candidate, and make a function of it."""
+        x = inputs[2]
+        lead = self._lead(way, rows, tuple(x.shape))
+        concrete = 0 not in lead and getattr(self.ops, "concrete", lambda _: False)(x)
+        if way == "mixed" and concrete:
+            concrete = all(self.ops.values(column) is not None for column in inputs[3])
+        job = self.job(way, lead, training=training, keep=inputs[4] is not None, concrete=concrete)
+        found = self.shortlist(job, self.profile(x))
+        if self.memory_limit is not None:
+            itemsize = getattr(getattr(x, "dtype", None), "itemsize", 4)
+            return runner(job, within(job, found, self.memory_limit, itemsize), self.ops, lead)
+        if self.strategy == "autotune" and concrete:
+            return runner(job, tuned(job, found, self.ops, lead, inputs), self.ops, lead)
+        return runner(job, found[0], self.ops, lead)
+
+    def _lead(self, way: Way, rows: int | None, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The axes of x before the last, without those of tasks; refuses an x that does not fit."""
+        layer, tasks = self.layer, self.layer.task_shape
+        if not shape or shape[-1] != layer.in_features:
+            raise TnshareError(
+                f"expected x of shape (..., {layer.in_features}), in_features last: found {shape}"
+            )
+        if way == "mixed" and (len(shape) < 2 or shape[0] != rows):
+            raise TnshareError(
+                f"one task id for each row: expected x of shape ({rows}, ..., {layer.in_features}) "
+                f"with {rows} ids, found {shape}"
+            )
+        if way != "each":
+            return shape[:-1]
+        if len(shape) <= len(tasks) or shape[: len(tasks)] != tasks:
+            counts = ", ".join(map(str, tasks))
+            raise TnshareError(
+                f"without a task, row t of x belongs to task t: expected x of shape ({counts}, ..., "
+                f"{layer.in_features}), found {shape}; give a task, or ids, or use fan_out"
+            )
+        return shape[len(tasks) : -1]

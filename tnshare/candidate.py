@@ -1,0 +1,187 @@
+"""The different ways to compute one call of a layer, with what each costs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Literal
+
+from .cost import Profile
+from .errors import TnshareError
+from .memory import peak
+from .network import Network
+from .plan import Plan
+from .price import Prices
+from .search import Form, Goal, best_plans
+from .ways import Way, grouped, with_input
+
+KEPT = 1 << 24  # numbers that inference may keep for a layer: 64 MB in single precision
+Grouping = Literal["", "present", "all"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be computed: a way of choosing tasks, a batch, and what for.
+
+    ``keep`` is how many numbers that depend on factors alone may be kept between calls. ``concrete`` calls
+    may look at the values of ids, and make arrays of any shape of them; traced ones cannot.
+    """
+
+    network: Network
+    way: Way
+    batch: int
+    inner: int | None = None
+    training: bool = True
+    keep: int = 0
+    concrete: bool = True
+    bias: bool = True
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to compute a call: a plan, for rows as they come or ``grouped`` by task, at once or in chunks.
+
+    ``seconds`` is the prediction of a profile; ``bytes`` are moved by the products of the forward pass,
+    ``peak`` is the most that is alive at once, beyond operands, result and their gradients; both in single
+    precision.
+    ``chunk`` rows at a time are computed, and again in the backward pass; 0 means all at once. Groups of very
+    different lengths are not grouped but computed ``otherwise``.
+    """
+
+    name: str
+    plan: Plan
+    seconds: float
+    bytes: int
+    peak: int
+    grouped: Grouping = ""
+    kept: bool = False
+    chunk: int = 0
+    otherwise: Candidate | None = None
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions of the forward pass."""
+        return self.plan.flops
+
+
+@lru_cache(maxsize=4096)
+def candidates(job: Job, profile: Profile, form: Form = "any") -> tuple[Candidate, ...]:
+    """All that are worth a look, the one that is predicted to be the fastest first."""
+    goal = Goal(job.training, 0 if job.training else job.keep, form)
+    network = with_input(job.network, job.way, job.batch, job.inner)
+    found = [_candidate(job, profile, goal, *pair) for pair in best_plans(network, profile, goal)]
+    if job.way == "mixed" and job.concrete:
+        others = [replace(c, otherwise=found[0]) for c in _grouped(job, profile, goal)]
+        found = others if form == "materialised" else found + others
+    found.sort(key=lambda candidate: candidate.seconds)
+    return tuple(_with_names(found))
+
+
+def _candidate(
+    job: Job, profile: Profile, goal: Goal, seconds: float, plan: Plan, grouping: Grouping = ""
+) -> Candidate:
+    prices = Prices(plan.network, profile, goal.training, goal.keep)
+    alive = peak(plan, plan.network.sizes, training=goal.training, kept=bool(goal.keep), bias=job.bias)
+    name = plan.text if not grouping else f"{plan.text}, rows grouped ({grouping})"
+    return Candidate(name, plan, seconds, prices.bytes(plan), 4 * alive, grouping, bool(goal.keep))
+
+
+def _grouped(job: Job, profile: Profile, goal: Goal) -> list[Candidate]:
+    """Rows sorted by task: over the tasks that are present, or over all of them."""
+    tasks, rows, inner = math.prod(job.network.task_shape), max(job.batch, 1), job.inner or 1
+    present = max(tasks * (1 - (1 - 1 / tasks) ** rows), 1.0)
+    found = []
+    both: tuple[tuple[Grouping, int], ...] = (("present", math.ceil(present)), ("all", tasks))
+    for grouping, groups in both:
+        longest = longest_group(rows, groups) * inner
+        if grouping == "all" and (not goal.keep or groups * longest > 4 * rows * inner + 64):
+            continue  # only for what is kept of all tasks, and if it is not mostly padding
+        if grouping == "present":
+            network, own = grouped(job.network, groups, longest), replace(goal, keep=0)
+        else:
+            network, own = with_input(job.network, "each", longest), goal
+        moving = _sorting(job, profile, groups * longest)
+        for seconds, plan in best_plans(network, profile, own, 3):
+            found.append(_candidate(job, profile, own, seconds + moving, plan, grouping))
+    return found
+
+
+def longest_group(rows: int, groups: int) -> int:
+    """About how many rows the task with the most has, if tasks come at random."""
+    mean = rows / groups
+    return min(rows, math.ceil(mean + 2 * math.sqrt(mean)))
+
+
+def _sorting(job: Job, profile: Profile, padded: int) -> float:
+    """Seconds for sorting ids on the host, and moving rows there and back."""
+    sizes = job.network.sizes
+    rows = job.batch * (job.inner or 1)
+    moved = profile.stream(padded * sizes["i"]) + profile.stream(rows * sizes["o"])
+    return 3e-5 + 1e-7 * job.batch + (4 * profile.call + moved) * (3 if job.training else 1)
+
+
+def _with_names(found: list[Candidate]) -> list[Candidate]:
+    """Plans that differ in memory orders only are told apart by a number."""
+    seen: dict[str, int] = {}
+    named = []
+    for candidate in found:
+        seen[candidate.name] = seen.get(candidate.name, 0) + 1
+        again = seen[candidate.name]
+        named.append(candidate if again == 1 else replace(candidate, name=f"{candidate.name} #{again}"))
+    return named
+
+
+def within(job: Job, found: tuple[Candidate, ...], limit: int, itemsize: int) -> Candidate:
+    """The fastest candidate that stays within ``limit`` bytes, in chunks of the batch if need be."""
+    smallest = math.inf
+    best: tuple[float, Candidate] | None = None
+    for candidate in found:
+        if candidate.grouped:  # how long groups are is not known before
+            continue
+        rows = max(job.batch, 1)
+        whole = needed(job, candidate, rows, rows) * itemsize
+        chunk = rows
+        while whole > limit and chunk > 1:
+            chunk = (chunk + 1) // 2
+            whole = needed(job, candidate, chunk, rows) * itemsize
+        smallest = min(smallest, whole)
+        if whole <= limit:
+            chosen = replace(candidate, chunk=0 if chunk == rows else chunk, peak=whole)
+            slower = candidate.seconds * (1 if chunk == rows else 1.4) * (1 + 0.02 * (rows / chunk - 1))
+            if best is None or slower < best[0]:
+                best = slower, chosen
+    if best is None:
+        raise TnshareError(
+            f"memory_limit={limit} is too little for {job.batch} rows {_READ[job.way]} in "
+            f"{'training' if job.training else 'inference'}: the smallest that works is {smallest:.0f} bytes"
+        )
+    return best[1]
+
+
+_READ = {"one": "of one task", "mixed": "of mixed tasks", "each": "of each task", "fan_out": "for every task"}
+
+
+def needed(job: Job, candidate: Candidate, chunk: int, rows: int) -> int:
+    """The numbers alive at once when so many of the rows are computed at a time."""
+    plan = candidate.plan
+    sizes = {**plan.network.sizes, "b": chunk} | ({} if job.inner is None else {"m": job.inner})
+    alive = peak(plan, sizes, training=job.training, kept=candidate.kept, bias=job.bias)
+    if chunk == rows:
+        return alive
+    x, y = (math.prod(sizes[axis] for axis in axes) for axes in (_input(plan), plan.network.output))
+    if not job.training:
+        return alive + y  # a chunk's output, before it is put into its place
+    factors = sum(math.prod(node.shape) for node in job.network.nodes)
+    biases = math.prod(job.network.task_shape) * sizes["o"] if job.bias else 0
+    return alive + x + 3 * y + factors + biases
+
+
+def _input(plan: Plan) -> tuple[str, ...]:
+    (axes,) = (node.axes for node in plan.network.nodes if node.name == "x")
+    return axes
+
+
+def chosen_by_name(found: tuple[Candidate, ...], name: str) -> Candidate | None:
+    """The candidate of that name, if there is one."""
+    return next((candidate for candidate in found if candidate.name == name), None)

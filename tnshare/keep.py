@@ -1,0 +1,84 @@
+"""What depends on factors alone, kept between calls for as long as no factor changes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .candidate import KEPT
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """What was prepared, from which arrays, and their marks then.
+
+    The aliases own the memory that the arrays had then: as long as they live, no other array can come to lie
+    at the same address.
+    """
+
+    factors: tuple[Any, ...]
+    marks: tuple[Any, ...]
+    aliases: tuple[Any, ...]
+    value: Any
+    numbers: int
+
+
+class Kept:
+    """A keeper: prepared values by key, each valid while its factors are the same arrays with the same marks.
+
+    ``mark`` gives something that differs whenever an array's numbers do, or None where that cannot be told;
+    ``alias`` an array that owns the same memory. When more than ``most`` numbers are kept, the oldest go.
+    Threads may use it at the same time: an entry is never changed, and marks are read before values.
+    """
+
+    def __init__(self, mark: Callable[[Any], Any], alias: Callable[[Any], Any], most: int = KEPT) -> None:
+        self.mark, self.alias, self.most = mark, alias, most
+        self._entries: dict[Any, _Entry] = {}
+
+    def __call__(self, key: Any, factors: Sequence[Any], prepare: Callable[[], Any]) -> Any:
+        """What is kept under the key, or else what ``prepare`` makes, which is kept then."""
+        mark = self.mark
+        marks = tuple([mark(factor) for factor in factors])
+        entry = self._entries.get(key)
+        if entry is not None and entry.marks == marks and _same(entry.factors, factors):
+            return entry.value
+        value = prepare()
+        if None not in marks:
+            aliases = tuple(self.alias(factor) for factor in factors)
+            self._keep(key, _Entry(tuple(factors), marks, aliases, value, _numbers(value)))
+        return value
+
+    def drop(self) -> None:
+        """Forget everything."""
+        self._entries = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def _keep(self, key: Any, entry: _Entry) -> None:
+        entries = {k: e for k, e in list(self._entries.items()) if k != key}
+        total = entry.numbers + sum(e.numbers for e in entries.values())
+        for old in list(entries):
+            if total <= self.most:
+                break
+            total -= entries.pop(old).numbers
+        entries[key] = entry
+        self._entries = entries
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Kept:
+        return Kept(self.mark, self.alias, self.most)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Kept, (self.mark, self.alias, self.most)
+
+
+def _same(before: tuple[Any, ...], now: Sequence[Any]) -> bool:
+    return len(before) == len(now) and all(a is b for a, b in zip(before, now, strict=True))
+
+
+def _numbers(value: Any) -> int:
+    if isinstance(value, tuple):
+        return sum(map(_numbers, value))
+    return 0 if value is None else math.prod(value.shape)

@@ -1,0 +1,125 @@
+"""What the steps of a plan cost on a device: seconds, and bytes that are moved."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Literal
+
+from .cost import Profile
+from .emit import varies
+from .network import Network
+from .plan import Plan
+from .step import Step, Take, count
+
+_BYTES = 4
+_OTHER: dict[str, Literal[False, "left", "right"]] = {"": False, "left": "right", "right": "left"}
+
+
+class Prices:
+    """Seconds of the steps of a network's plans, with the backward pass when training.
+
+    With ``keep``, what depends on factors alone is computed before and free, if it has at most that many
+    numbers; more may not be kept, at no price.
+    """
+
+    def __init__(self, network: Network, profile: Profile, training: bool, keep: int = 0) -> None:
+        self.sizes, self.profile, self.training, self.keep = network.sizes, profile, training, keep
+        self.output = network.output
+        self._product = lru_cache(maxsize=None)(profile.product)
+        self._counts: dict[tuple[str, ...], int] = {}
+
+    def count(self, axes: tuple[str, ...]) -> int:
+        """The number of elements of an array with these axes."""
+        found = self._counts.get(axes)
+        if found is None:
+            found = self._counts[axes] = count(axes, self.sizes)
+        return found
+
+    def of(self, plan: Plan) -> float:
+        """A whole plan."""
+        return sum(self.steps(plan)) + (self.turn if plan.turned else 0.0)
+
+    def steps(self, plan: Plan) -> list[float]:
+        """Each step of a plan; 0 for those whose result is kept."""
+        axes = [node.axes for node in plan.network.nodes]
+        seconds = []
+        for step in plan.steps:
+            axes.append(step.result)
+            if isinstance(step, Take):
+                seconds.append(self.take(step, axes[step.operand]))
+            else:
+                seconds.append(self.product(step, axes[step.left], axes[step.right]))
+        return seconds
+
+    @property
+    def turn(self) -> float:
+        """Bringing the result into the order of the output."""
+        return self.copy(self.output)
+
+    def copy(self, axes: tuple[str, ...]) -> float:
+        """Bringing an array into another order, and its gradient back."""
+        return self.profile.copy(self.count(axes)) * (1 + self.training)
+
+    def kept(self, axes: tuple[str, ...]) -> bool:
+        """Whether an array of these axes is computed before and kept."""
+        return bool(self.keep) and not varies(axes)
+
+    def take(self, step: Take, axes: tuple[str, ...]) -> float:
+        """Rows of an array; backwards they are added up where they came from."""
+        rows, whole = self.count(step.result), self.count(axes)
+        seconds = self.profile.call + self.profile.stream(rows)
+        if self.training:
+            seconds += 2 * self.profile.call + 2 * self.profile.stream(rows) + self.profile.stream(whole)
+        return seconds
+
+    def product(self, step: Step, left: tuple[str, ...], right: tuple[str, ...]) -> float:
+        """A product, the two of the backward pass, the copies of its operands, and the views."""
+        if self.kept(step.result):
+            return 0.0 if self.count(step.result) <= self.keep else math.inf
+        profile, training = self.profile, self.training
+        b, r, k, c = (self.count(g) for g in (step.batch, step.rows, step.inner, step.columns))
+        spread = _OTHER[step.alone]
+        left_turned, right_turned = step.turned
+        seconds = self._product(b, r, k, c, spread, step.turned) if step.inner else profile.outer(b, r, c)
+        if training:
+            seconds += self._product(b, r, c, k, spread == "right" and spread, (False, not right_turned))
+            seconds += self._product(b, k, r, c, spread == "left" and spread, (not left_turned, False))
+        if spread and training:
+            seconds += profile.call + profile.stream(b * (k * c if step.alone == "left" else r * k))
+        for copied, axes, moved in zip(step.copies, (left, right), views(step), strict=True):
+            if not self.kept(axes):
+                seconds += profile.copy(self.count(axes)) * (1 + training) if copied else 0.0
+                seconds += moved * profile.view * (1 + training)
+            elif copied and self.count(axes) > self.keep:
+                return math.inf
+        return seconds
+
+    def bytes(self, plan: Plan) -> int:
+        """Bytes that the steps read and write, forwards; copies included, what is kept read only."""
+        axes = [node.axes for node in plan.network.nodes]
+        total = 0
+        for step in plan.steps:
+            axes.append(step.result)
+            if self.kept(step.result):
+                continue
+            operands = [self.count(axes[n]) for n in step.operands]
+            if isinstance(step, Step):
+                total += sum(2 * n for n, copied in zip(operands, step.copies, strict=True) if copied)
+                total += sum(operands)
+            else:
+                total += self.count(step.result)
+            total += self.count(step.result)
+        return _BYTES * total
+
+
+@lru_cache(maxsize=65536)
+def views(step: Step) -> tuple[int, int]:
+    """How many transposes and reshapes the operands of a step need; the result's counts as the left's."""
+    counts = []
+    for order, groups in zip((step.left_order, step.right_order), step.groups, strict=True):
+        folded = any(len(group) != 1 for group in groups) or (step.batch and len(groups) == 2)
+        counts.append((order is not None) + bool(folded))
+    stack = (step.batch,) if step.batch else ()
+    counts[0] += any(len(group) != 1 for group in (*stack, step.rows, step.columns))
+    return counts[0], counts[1]

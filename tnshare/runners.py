@@ -1,0 +1,195 @@
+"""Candidates as functions: what happens in a call around the contraction itself.
+
+Every runner takes the factors in the order of the nodes, the bias or None, x, ids, and a keeper or None. Ids
+are a tuple with one entry for each task axis: a whole number, or an array (b,).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from .candidate import Candidate, Job
+from .emit import kept_program, program
+from .errors import TnshareError
+from .group import group
+from .ops import Ops
+from .plan import Plan
+from .step import FREE
+from .ways import GROUP
+
+Runner = Callable[..., Any]
+# Factors in the order of the nodes, bias, x, ids, keeper.
+Inputs = tuple[Sequence[Any], Any, Any, Any, "Keeper | None"]
+
+
+class Keeper(Protocol):
+    """Keeps what was prepared from factors, for as long as the factors stay what they were."""
+
+    def __call__(self, key: Any, factors: Sequence[Any], prepare: Callable[[], Any]) -> Any:
+        """What is kept under the key, or else what ``prepare`` makes."""
+
+
+def runner(job: Job, candidate: Candidate, ops: Ops[Any], lead: tuple[int, ...]) -> Runner:
+    """A call for inputs whose axes before the last are ``lead``, not counting task axes."""
+    run = _WAYS["grouped" if candidate.grouped else job.way](job, candidate, ops)
+    if candidate.chunk:
+        run = _chunked(job, candidate, ops, run)
+    folded = 1 if job.inner is None else 2
+    return run if len(lead) == folded and lead else _folding(job, run, ops, lead)
+
+
+def _folding(job: Job, run: Runner, ops: Ops[Any], lead: tuple[int, ...]) -> Runner:
+    """Fold the axes before the last into one, or two, and unfold those of the result."""
+    tasks = job.network.task_shape
+    before = tasks if job.way == "each" else ()
+    after = tasks if job.way in ("each", "fan_out") else ()
+    i, o = job.network.sizes["i"], job.network.sizes["o"]
+    rows = (math.prod(lead),) if job.inner is None else (lead[0], math.prod(lead[1:]))
+
+    def folded(factors: Any, bias: Any, x: Any, ids: Any, keeper: Any = None) -> Any:
+        y = run(factors, bias, ops.reshape(x, (*before, *rows, i)), ids, keeper)
+        return ops.reshape(y, (*after, *lead, o))
+
+    return folded
+
+
+def _contract(job: Job, candidate: Candidate, ops: Ops[Any]) -> Runner:
+    """The contraction as a function of factors, keeper, key of what is kept, and the other operands."""
+    plain = program(candidate.plan, ops, fixed_axes(candidate.plan))
+    if not candidate.kept:
+        return lambda factors, keeper, key, *rest: plain(*factors, *rest)
+    prepare, contract, text = kept_program(candidate.plan, ops, fixed_axes(candidate.plan))
+
+    def kept(factors: Any, keeper: Keeper | None, key: Any, *rest: Any) -> Any:
+        if keeper is None:
+            return plain(*factors, *rest)
+        return contract(*keeper((text, key), factors, lambda: prepare(*factors)), *rest)
+
+    return kept
+
+
+def _one(job: Job, candidate: Candidate, ops: Ops[Any]) -> Runner:
+    contract, take, add = _contract(job, candidate, ops), ops.take, ops.add
+    own = _own_columns(job)
+
+    def chosen(factors: Sequence[Any], ids: Any) -> list[Any]:
+        return [take(f, [ids[c] for c in cs]) if cs else f for f, cs in zip(factors, own, strict=True)]
+
+    if not candidate.kept:
+
+        def run(factors: Any, bias: Any, x: Any, ids: Any, keeper: Any = None) -> Any:
+            y = contract(chosen(factors, ids), None, None, x)
+            return y if bias is None else add(y, take(bias, ids))
+
+        return run
+    prepare, again, text = kept_program(candidate.plan, ops, fixed_axes(candidate.plan))
+
+    def run_kept(factors: Any, bias: Any, x: Any, ids: Any, keeper: Keeper | None = None) -> Any:
+        def made() -> Any:
+            return prepare(*chosen(factors, ids)), None if bias is None else take(bias, ids)
+
+        every = factors if bias is None else (*factors, bias)
+        prepared, row = made() if keeper is None else keeper((text, ids), every, made)
+        y = again(*prepared, x)
+        return y if bias is None else add(y, row)
+
+    return run_kept
+
+
+def _mixed(job: Job, candidate: Candidate, ops: Ops[Any]) -> Runner:
+    contract, take, add, reshape = _contract(job, candidate, ops), ops.take, ops.add, ops.reshape
+    o = job.network.sizes["o"]
+
+    def run(factors: Any, bias: Any, x: Any, ids: Any, keeper: Any = None) -> Any:
+        y = contract(factors, keeper, None, x, ids)
+        if bias is None:
+            return y
+        rows = take(bias, ids)
+        return add(y, rows if job.inner is None else reshape(rows, (rows.shape[0], 1, o)))
+
+    return run
+
+
+def _each(job: Job, candidate: Candidate, ops: Ops[Any]) -> Runner:
+    contract, add, reshape = _contract(job, candidate, ops), ops.add, ops.reshape
+    shape = (*job.network.task_shape, 1, job.network.sizes["o"])
+
+    def run(factors: Any, bias: Any, x: Any, ids: Any, keeper: Any = None) -> Any:
+        y = contract(factors, keeper, None, x)
+        return y if bias is None else add(y, reshape(bias, shape))
+
+    return run
+
+
+def _grouped(job: Job, candidate: Candidate, ops: Ops[Any]) -> Runner:
+    """Sort rows by task, run each task's at once, bring them back; as they come if that is mostly padding."""
+    contract, take, reshape = _contract(job, candidate, ops), ops.take, ops.reshape
+    own, tasks = _own_columns(job), job.network.task_shape
+    everyone = candidate.grouped == "all"
+    as_they_come = _mixed(job, candidate.otherwise, ops) if candidate.otherwise else None
+    i, o, inner = job.network.sizes["i"], job.network.sizes["o"], job.inner
+
+    def run(factors: Any, bias: Any, x: Any, ids: Any, keeper: Any = None) -> Any:
+        values = [np.asarray(ops.values(column)) for column in ids]
+        if any(v.min() < 0 or v.max() >= size for v, size in zip(values, tasks, strict=True)):
+            raise IndexError("a task id is out of range")  # the caller finds out which
+        groups = group(values, tasks, everyone)
+        if groups is None and as_they_come is not None:
+            return as_they_come(factors, bias, x, ids, keeper)
+        assert groups is not None
+        rows = groups.longest * (inner or 1)
+        lead = tasks if everyone else (len(groups.present[0]),)
+        if not everyone:
+            present = groups.present
+            factors = [
+                take(f, [present[c] for c in cs]) if cs else f for f, cs in zip(factors, own, strict=True)
+            ]
+        xs = reshape(take(x, (groups.rows,)), (*lead, rows, i))
+        y = contract(factors, keeper if everyone else None, None, xs)
+        split = (math.prod(lead) * groups.longest, *(() if inner is None else (inner,)), o)
+        y = take(reshape(y, split), (groups.back,))
+        if bias is None:
+            return y
+        added = take(bias, ids)
+        return ops.add(y, added if inner is None else reshape(added, (added.shape[0], 1, o)))
+
+    return run
+
+
+def _chunked(job: Job, candidate: Candidate, ops: Ops[Any], run: Runner) -> Runner:
+    """Some rows at a time; nothing is kept for the backward pass, which computes them again."""
+    in_chunks = getattr(ops, "in_chunks", None)
+    if in_chunks is None:
+        raise TnshareError(f"memory_limit asks for chunks of the batch, which {type(ops).__name__} cannot do")
+    tasks = len(job.network.tasks)
+    axis = tasks if job.way == "each" else 0
+    result_axis = tasks if job.way in ("each", "fan_out") else 0
+
+    def chunked(factors: Any, bias: Any, x: Any, ids: Any, keeper: Any = None) -> Any:
+        def part(arrays: Sequence[Any], x: Any, rows: Any) -> Any:
+            own = arrays[-1] if bias is not None else None
+            return run(arrays[: len(factors)], own, x, rows or ids, keeper)
+
+        arrays = [*factors, *(() if bias is None else (bias,))]
+        rows = ids if job.way == "mixed" else ()
+        return in_chunks(part, arrays, x, rows, axis, result_axis, candidate.chunk)
+
+    return chunked
+
+
+_WAYS = {"one": _one, "mixed": _mixed, "each": _each, "fan_out": _each, "grouped": _grouped}
+
+
+def fixed_axes(plan: Plan) -> tuple[str, ...]:
+    """The axes whose sizes are the same in every call."""
+    return tuple(axis for axis in plan.network.sizes if axis not in (*FREE, GROUP))
+
+
+def _own_columns(job: Job) -> list[tuple[int, ...]]:
+    """For every factor, the numbers of its task axes among those of the network."""
+    network = job.network
+    return [tuple(network.tasks.index(a) for a in n.axes if a in network.tasks) for n in network.nodes]

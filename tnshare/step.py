@@ -1,0 +1,193 @@
+"""The steps of a plan: a batched matrix product, and rows taken by task."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Literal
+
+Alone = Literal["", "left", "right"]
+# A step in short: the product of two operands and which of them has the batch alone, or the rows of one
+# operand that the ids choose. Operands are counted as in a step.
+Move = tuple[int, int, Alone] | tuple[int]
+FREE = ("b", "m")  # the axes of a batch: rows, and vectors of a row
+IDS = "ids"  # the node of task ids: a row of zeros with a one at the task, of which only the ids exist
+
+
+@dataclass(frozen=True)
+class Step:
+    """``result[batch, rows, columns] = sum_inner left[batch, rows, inner] right[batch, inner, columns]``.
+
+    ``left`` and ``right`` count through the operands of the plan first, then the results of its steps. The
+    orders bring the axes of an operand to those of the formula; None means that they are so already. If one
+    operand has the batch ``alone``, the other is the same for all items.
+    """
+
+    left: int
+    right: int
+    batch: tuple[str, ...]
+    rows: tuple[str, ...]
+    inner: tuple[str, ...]
+    columns: tuple[str, ...]
+    left_order: tuple[int, ...] | None
+    right_order: tuple[int, ...] | None
+    alone: Alone = ""
+
+    @property
+    def operands(self) -> tuple[int, int]:
+        """The numbers of the operands."""
+        return self.left, self.right
+
+    @property
+    def move(self) -> Move:
+        """The step in short."""
+        return self.left, self.right, self.alone
+
+    @cached_property
+    def result(self) -> tuple[str, ...]:
+        """The axes of what the step gives."""
+        return self.batch + self.rows + self.columns
+
+    @cached_property
+    def groups(self) -> tuple[tuple[tuple[str, ...], ...], tuple[tuple[str, ...], ...]]:
+        """The axes of the left and of the right operand, a group for each axis of the stack of matrices."""
+        left, right = (self.rows, self.inner), (self.inner, self.columns)
+        return (
+            left if self.alone == "right" or not self.batch else (self.batch, *left),
+            right if self.alone == "left" or not self.batch else (self.batch, *right),
+        )
+
+    @cached_property
+    def copies(self) -> tuple[bool, bool]:
+        """Whether the left and the right operand must be copied into another order first."""
+        left, right = self.groups
+        return not _is_view(self.left_order, left), not _is_view(self.right_order, right)
+
+    @cached_property
+    def turned(self) -> tuple[bool, bool]:
+        """Whether the matrices of the left and the right operand lie transposed in memory."""
+        orders = self.left_order, self.right_order
+        return tuple(  # type: ignore[return-value]
+            order is not None and not copied and _comes_late(order, groups)
+            for order, copied, groups in zip(orders, self.copies, self.groups, strict=True)
+        )
+
+    def of(self, left: int, right: int) -> Step:
+        """The same product of other operands."""
+        return replace(self, left=left, right=right)
+
+    def flops(self, sizes: Mapping[str, int]) -> int:
+        """Multiplications and additions."""
+        return 2 * count(self.result + self.inner, sizes)
+
+
+@dataclass(frozen=True)
+class Take:
+    """For each row of the batch, what an operand holds for the row's task: its task axes become ``b``.
+
+    ``columns`` are the ids that choose, by their number among the task axes.
+    """
+
+    operand: int
+    columns: tuple[int, ...]
+    result: tuple[str, ...]
+
+    @property
+    def operands(self) -> tuple[int]:
+        """The number of the operand."""
+        return (self.operand,)
+
+    @property
+    def move(self) -> Move:
+        """The step in short."""
+        return (self.operand,)
+
+    def flops(self, sizes: Mapping[str, int]) -> int:
+        """None: numbers are moved."""
+        return 0
+
+
+def make_step(
+    left: tuple[int, tuple[str, ...]],
+    right: tuple[int, tuple[str, ...]],
+    needed: frozenset[str],
+    alone: Alone = "",
+) -> Step:
+    """The product of two operands, each given as its number and its axes; ``needed`` axes are kept.
+
+    An operand that is to have the batch ``alone`` gives to it what lies before its inner axes in memory;
+    where that cannot be, the step is an ordinary one.
+    """
+    kept = needed.intersection(left[1] + right[1])
+    return product_of(left[1], right[1], kept, alone).of(left[0], right[0])
+
+
+def make_take(operand: int, axes: tuple[str, ...], tasks: tuple[str, ...]) -> Take:
+    """The rows of an operand whose first axes are task axes."""
+    own = tuple(axis for axis in axes if axis in tasks)
+    return Take(operand, tuple(tasks.index(axis) for axis in own), ("b", *axes[len(own) :]))
+
+
+@lru_cache(maxsize=65536)
+def product_of(left: tuple[str, ...], right: tuple[str, ...], needed: frozenset[str], alone: Alone) -> Step:
+    """The product of operands 0 and 1 with these axes."""
+    common = [axis for axis in left if axis in right]
+    batch = tuple(axis for axis in common if axis in needed)
+    inner = tuple(axis for axis in common if axis not in needed)
+    rows = tuple(axis for axis in left if axis not in common)
+    columns = tuple(axis for axis in right if axis not in common)
+    if alone and (batch or not inner):
+        alone = ""
+    if alone == "left" and (split := _split(left, inner)):
+        batch, rows = split
+    elif alone == "right" and (split := _split(right, inner)):
+        batch, columns = split
+    else:
+        alone = ""
+    ordered_left = (() if alone == "right" else batch) + rows + inner
+    ordered_right = (() if alone == "left" else batch) + inner + columns
+    orders = _order(left, ordered_left), _order(right, ordered_right)
+    return Step(0, 1, batch, rows, inner, columns, *orders, alone)
+
+
+def _split(axes: tuple[str, ...], inner: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """The axes of an operand before its inner ones, and those behind them, if there are any of both."""
+    start = min(axes.index(axis) for axis in inner)
+    before, behind = axes[:start], tuple(axis for axis in axes[start:] if axis not in inner)
+    return (before, behind) if before and behind else None
+
+
+def _is_view(order: tuple[int, ...] | None, groups: tuple[tuple[str, ...], ...]) -> bool:
+    """Whether a matrix product can read an operand where it lies.
+
+    Its axes fall into two or three groups: batch, and the two axes of the matrix. Each must be one contiguous
+    run in memory, in whichever sequence, and the last run must not be the batch.
+    """
+    if order is None:
+        return True
+    start = 0
+    for group in groups:
+        run = order[start : start + len(group)]
+        if run and run != tuple(range(run[0], run[0] + len(group))):
+            return False
+        start += len(group)
+    batch = len(groups[0]) if len(groups) == 3 else 0
+    return not batch or batch == len(order) or order[batch - 1] != len(order) - 1
+
+
+def _comes_late(order: tuple[int, ...], groups: tuple[tuple[str, ...], ...]) -> bool:
+    """Whether the first axis of a matrix lies behind the second in memory."""
+    rows, columns = len(groups[-2]), len(groups[-1])
+    start = len(order) - rows - columns
+    return bool(rows and columns) and order[start] > order[start + rows]
+
+
+def _order(axes: tuple[str, ...], wanted: tuple[str, ...]) -> tuple[int, ...] | None:
+    return None if axes == wanted else tuple(axes.index(axis) for axis in wanted)
+
+
+def count(axes: Iterable[str], sizes: Mapping[str, int]) -> int:
+    """The number of elements of an array with these axes."""
+    return math.prod([sizes[axis] for axis in axes])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
@@ -31,8 +32,57 @@ def peak_memory(function: Callable[[], object]) -> tuple[int, str]:
         tracemalloc.stop()
 
 
+def peak_bytes(function: Callable[[], object]) -> int:
+    """The most bytes of torch's tensors on the CPU that were alive at once, beyond those of before.
+
+    Tensors that the function returns, also in tuples and lists, are excused; of a view its own numbers,
+    not all of the memory behind it.
+    """
+    import torch
+
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as run:
+        result = function()
+    excused: dict[int, int] = {}  # address -> bytes
+    for tensor in _tensors(result):
+        address = tensor.untyped_storage().data_ptr()
+        excused[address] = excused.get(address, 0) + tensor.nbytes
+    events = list(_allocations(run.profiler.kineto_results.experimental_event_tree()))
+    lasting = {address: n for n, (_, address, _) in enumerate(events)}  # the last event at each address
+    sizes: dict[int, int] = {}
+    alive = most = 0
+    for n, (_, address, size) in enumerate(events):
+        if size >= 0:
+            own = excused.get(address, 0) if lasting[address] == n else 0
+            sizes[address] = max(size - own, 0)
+            alive += sizes[address]
+            most = max(most, alive)
+        else:  # what was there before is not known, and does not count
+            alive -= sizes.pop(address, 0)
+    return most
+
+
 def _kilobytes(field: str) -> int:
     for line in _STATUS.read_text().splitlines():
         if line.startswith(field + ":"):
             return int(line.split()[1])
     raise RuntimeError(f"{_STATUS} has no field {field}")
+
+
+def _tensors(found: Any) -> Iterator[Any]:
+    if isinstance(found, tuple | list):
+        for part in found:
+            yield from _tensors(part)
+    elif found is not None:
+        yield found
+
+
+def _allocations(events: Iterable[Any]) -> list[tuple[int, int, int]]:
+    """Time, address and bytes of every allocation, and with negative bytes of every release."""
+    found = []
+    todo = list(events)
+    while todo:
+        event = todo.pop()
+        todo += event.children
+        if event.name == "[memory]":
+            found.append((event.start_time_ns, event.extra_fields.ptr, event.extra_fields.alloc_size))
+    return sorted(found, key=lambda event: event[0])

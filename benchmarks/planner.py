@@ -82,10 +82,12 @@ def measure(point: Point, make: Callable[[Point], Programs], seconds: float) -> 
     """The medians of one point, in as many rounds as the time allows, what comes before included."""
     start = time.perf_counter()
     made = make(point)
-    first = once(made.run, twice=made.run if made.compiled else ["tnshare"])
+    prepared = [name for name in made.run if made.compiled or name.startswith(("tnshare", "own"))]
+    first = once(made.run, twice=prepared)
     left = max(seconds - (time.perf_counter() - start), seconds / 2)
     fastest = min(taken for name, taken in first.items() if not name.startswith("dense"))
-    timings = interleave(made.run, rounds=allot(first, left, reference=fastest), warm=False)
+    rounds = allot(first, left, reference=fastest, always=["tnshare auto"])
+    timings = interleave(made.run, rounds=rounds, warm=False)
     return {
         **asdict(point),
         "medians": first | {name: timing.median for name, timing in timings.items()},

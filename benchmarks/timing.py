@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 AGAIN = " (again)"
-NEAR, SLOW, CLOSE = 2, 8, 1.3  # times as long as the fastest: see allot
+NEAR, SLOW, CLOSE = 2, 8, 1.5  # times as long as the fastest: see allot
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,7 @@ def allot(
     seconds: float,
     *,
     reference: float | None = None,
+    always: Iterable[str] = (),
     most: int = 200,
     least: int = 5,
 ) -> dict[str, int]:
@@ -81,7 +82,8 @@ def allot(
     Close to the ``reference`` (the fastest) precision matters: those up to ``NEAR`` times as slow run in all
     rounds. The slower one is, the fewer it gets, though ``least``; one over ``SLOW`` times as slow gets
     none where that would take long, for one run has shown what it is. Where even ``least`` rounds take longer
-    than there is time, only what is ``CLOSE`` runs in them. The first program runs in all of them.
+    than there is time, only what is ``CLOSE`` runs in them. The first program and those named in ``always``
+    run in all of them.
     """
     first = next(iter(once))
     fastest = min(once.values()) if reference is None else reference
@@ -89,6 +91,7 @@ def allot(
     total = sum(min(taken, NEAR * fastest) for taken in once.values()) + once[first]
     affordable = int(seconds / total)
     rounds = min(max(affordable, least), most)
+    full = {first, *always}
     given = {}
     for name, taken in once.items():
         count = min(rounds, int(rounds * NEAR * fastest / taken))
@@ -97,7 +100,7 @@ def allot(
             count = least if cheap else 0
         if affordable < least and taken > CLOSE * fastest:
             count = 0
-        given[name] = rounds if name == first else count
+        given[name] = rounds if name in full else count
     return given
 
 
@@ -110,7 +113,7 @@ def once(programs: Mapping[str, Callable[[], object]], *, twice: Iterable[str] =
     taken = {}
     for name, run in programs.items():
         taken[name] = _seconds(run)
-        if name in again or taken[name] < 0.05:
+        if name in again or taken[name] < 0.5:
             taken[name] = _seconds(run)
     return taken
 

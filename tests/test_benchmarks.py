@@ -134,6 +134,7 @@ def test_rounds_are_given_where_precision_matters():
     assert given["hopeless"] == 0
     long = allot({"ours": 1.0, "close": 1.2, "far": 2.0}, 2.0)
     assert long == {"ours": 3, "close": 3, "far": 0}
+    assert allot({"ours": 1.0, "close": 1.2, "far": 2.0}, 2.0, always=["far"])["far"] == 3
     assert set(allot({"ours": 1e-6, "peer": 1e-6}, 2.0).values()) == {200}
     assert allot({"ours": 1e-3, "dense": 1e-5}, 1.0, reference=1e-3)["ours"] == 200
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any, Literal, get_args
 
-from .candidate import KEPT, Candidate, Job, candidates, within
+from .candidate import Candidate, Job, candidates, room, within
 from .checks import whole
 from .cost import Profile
 from .errors import TnshareError
@@ -170,9 +170,9 @@ class Calls:
         inner = math.prod(lead[1:]) if several else None
         if self.memory_limit is None:
             rows, inner = bucket(rows), None if inner is None else bucket(inner)
-        room = KEPT if keep and not training and self.memory_limit is None else 0
-        room //= math.prod(self.layer.task_shape) if way == "one" else 1  # there is one of each task to keep
-        return Job(self.layer.network, way, rows, inner, training, room, concrete, self.layer.bias)
+        network = self.layer.network
+        kept = room(network, way) if keep and not training and self.memory_limit is None else 0
+        return Job(network, way, rows, inner, training, kept, concrete, self.layer.bias)
 
     def shortlist(self, job: Job, profile: Profile) -> tuple[Candidate, ...]:
         """The candidates that the strategy allows, the fastest by the profile first."""

@@ -20,6 +20,11 @@ KEPT = 1 << 24  # numbers that inference may keep for a layer: 64 MB in single p
 Grouping = Literal["", "present", "all"]
 
 
+def room(network: Network, way: Way) -> int:
+    """How many numbers a call in inference may keep; of calls of one task, there are as many as tasks."""
+    return KEPT // (math.prod(network.task_shape) if way == "one" else 1)
+
+
 @dataclass(frozen=True)
 class Job:
     """What is to be computed: a way of choosing tasks, a batch, and what for.

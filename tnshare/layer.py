@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
-from .candidate import Candidate, Job, candidates
+from .candidate import Candidate, Job, candidates, room
 from .checks import whole
 from .cost import Profile
 from .decompose import Decomposition
@@ -188,9 +188,10 @@ class Linear(Layer):
         """The ways to compute a batch that are worth a look, the fastest by the profile first.
 
         What they are is said by their names: what is contracted with what, and whether rows of mixed tasks
-        are grouped by task.
+        are grouped by task. In inference, what depends on factors alone is taken to be kept between calls.
         """
-        return candidates(self._job(way, batch, inner, training, concrete=True), device)
+        job = self._job(way, batch, inner, training, concrete=True)
+        return candidates(job if training else replace(job, keep=room(self.network, way)), device)
 
     def _job(self, way: Way, batch: int, inner: int | None, training: bool, concrete: bool) -> Job:
         if way not in WAYS:

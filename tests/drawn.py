@@ -1,0 +1,43 @@
+"""What several tests draw: devices of all kinds, and numbers for the operands of a network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tnshare.cost import GRID, SIZES, Profile
+from tnshare.network import Network
+from tnshare.step import IDS
+
+
+class Device(Profile):
+    """A profile whose tables are not shown when a test fails."""
+
+    def __repr__(self) -> str:
+        return f"Device(call={self.call}, view={self.view})"
+
+
+@st.composite
+def profiles(draw: st.DrawFn) -> Profile:
+    """Devices of all kinds: for some calls are free, for some bytes; every order is the best for one."""
+    size = st.floats(1e-9, 1.0)
+    rng = np.random.default_rng(draw(st.integers(0, 999)))
+    rates = [tuple(np.exp(rng.uniform(0, 20, 4 * len(GRID) ** 3)).tolist()) for _ in range(2)]
+    passes = [(1 / draw(size),) * len(SIZES) for _ in range(2)]
+    return Device("any", "drawn", draw(size), draw(size), *passes, *rates)
+
+
+def arrays_of(network: Network, seed: int = 0) -> tuple[list[Any], dict[str, np.ndarray]]:
+    """Operands for a plan, and the same as arrays by name: ids are rows of zeros with a one at the task."""
+    rng = np.random.default_rng(seed)
+    arrays = {node.name: rng.standard_normal(node.shape) for node in network.nodes}
+    operands: list[Any] = list(arrays.values())
+    for n, node in enumerate(network.nodes):
+        if node.name == IDS:
+            *tasks, rows = node.shape
+            operands[n] = tuple(rng.integers(0, size, rows) for size in tasks)
+            arrays[IDS] = np.zeros(node.shape)
+            arrays[IDS][(*operands[n], np.arange(rows))] = 1
+    return operands, arrays

@@ -1,0 +1,234 @@
+"""Candidates: however a call is computed, it gives what a loop over rows and tasks gives."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from drawn import profiles
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tnshare as tn
+from tnshare.candidate import KEPT, Candidate, Job, candidates, longest_group
+from tnshare.keep import Kept
+from tnshare.ops import NumpyOps, numpy_ops
+from tnshare.price import Prices
+from tnshare.profiles import PROFILES
+from tnshare.runners import runner
+from tnshare.step import Step
+from tnshare.testing import linear_cases
+from tnshare.testing.cases import LinearCase
+from tnshare.testing.oracles import close, looped, magnitudes
+from tnshare.ways import WAYS
+
+CPU = PROFILES["cpu"]
+FORMS = ("any", "factored", "materialised")
+DOUBLE = ("float64",)
+CASES = linear_cases(DOUBLE)
+
+
+def job_of(case, training=False, keep=0, concrete=True):
+    """The job of a case, as a call makes it."""
+    several = case.way == "mixed" and len(case.lead) > 1
+    rows = case.lead[0] if several else math.prod(case.lead)
+    inner = math.prod(case.lead[1:]) if several else None
+    concrete = concrete and 0 not in case.lead  # no rows, no groups
+    return Job(case.layer.network, case.way, rows, inner, training, keep, concrete, case.layer.bias)
+
+
+def inputs_of(case, params):
+    """Factors in the order of the nodes, bias, x, ids."""
+    named = {**params, **{k: v.astype(case.dtype) for k, v in case.layer.frozen.items()}}
+    factors = [named[node.name] for node in case.layer.network.nodes]
+    task = case.task()
+    ids = None if task is None else tuple(np.moveaxis(np.atleast_1d(task), -1, 0))
+    if task is not None and len(case.layer.task_shape) == 1:
+        ids = (task,)
+    if case.way == "one":
+        ids = tuple(int(n) for n in ids)
+    return factors, params.get("bias"), case.x(), ids
+
+
+def check(case, params, result):
+    """The loop gives the same."""
+    x = case.x()
+    bound = looped(case, magnitudes(params), np.abs(x), absolute=True)
+    close(numpy_ops, result, looped(case, params, x), bound)
+
+
+def keeper(most=KEPT):
+    return Kept(lambda array: array.tobytes(), np.copy, most)
+
+
+class Counting(NumpyOps):
+    """NumPy that counts its products."""
+
+    def __init__(self):
+        self.products = 0
+
+    def matmul(self, a, b):
+        self.products += 1
+        return super().matmul(a, b)
+
+    def multiply(self, a, b):
+        self.products += 1
+        return super().multiply(a, b)
+
+
+@st.composite
+def crowds(draw):
+    """Rows of mixed tasks, more of them, so that grouping them pays."""
+    case = draw(CASES.filter(lambda case: case.way == "mixed"))
+    return replace(case, lead=(draw(st.integers(5, 70)), *case.lead[1:]))
+
+
+@settings(max_examples=150)
+@given(CASES | crowds(), profiles(), st.sampled_from(FORMS), st.booleans(), st.booleans(), st.data())
+def test_every_candidate_gives_what_the_loop_gives(case, device, form, training, concrete, data):
+    keep = 0 if training else data.draw(st.sampled_from((0, 1, 20, KEPT)))
+    job, params = job_of(case, training, keep, concrete), case.params()
+    inputs = inputs_of(case, params)
+    found = candidates(job, device, form)
+    assert found
+    for candidate in found:
+        run = runner(job, candidate, numpy_ops, case.lead)
+        check(case, params, run(*inputs))
+        check(case, params, run(*inputs, None))
+        kept = keeper()
+        check(case, params, run(*inputs, kept))
+        check(case, params, run(*inputs, kept))
+
+
+@settings(max_examples=100)
+@given(CASES | crowds(), profiles(), st.sampled_from(FORMS), st.sampled_from((1, 20, KEPT)))
+def test_what_is_kept_is_not_computed_again_and_never_stale(case, device, form, keep):
+    job, params = job_of(case, keep=keep), case.params()
+    factors, bias, x, ids = inputs_of(case, params)
+    for candidate in candidates(job, device, form):
+        ops, kept = Counting(), keeper()
+        run = runner(job, candidate, ops, case.lead)
+        check(case, params, run(factors, bias, x, ids, kept))
+        first, ops.products = ops.products, 0
+        check(case, params, run(factors, bias, x, ids, kept))
+        assert ops.products <= first
+        if candidate.kept and len(kept):
+            assert ops.products == sum(map(varying, candidate.plan.steps))
+        other = {name: 2 * value + 1 for name, value in params.items()}
+        changed = {id(value): other[name] for name, value in params.items()}
+        for value in params.values():
+            value[...] = changed[id(value)]  # the same arrays, other numbers
+        check(case, other, run(factors, bias, x, ids, kept))
+        params = other
+        factors, bias, x, ids = inputs_of(case, params)
+
+
+def varying(step):
+    return isinstance(step, Step) and bool({"b", "m"} & set(step.result))
+
+
+@settings(max_examples=100)
+@given(CASES | crowds(), profiles(), st.booleans())
+def test_weights_are_built_before_they_meet_the_input_or_never(case, device, training):
+    job = job_of(case, training)
+    for candidate in candidates(job, device, "materialised"):
+        assert_built_first(candidate.plan)
+        assert job.way != "mixed" or bool(candidate.grouped) == job.concrete
+    for candidate in candidates(job, device, "factored"):
+        assert_never_built(candidate.plan)
+        assert candidate.otherwise is None or assert_never_built(candidate.otherwise.plan) is None
+
+
+def assert_built_first(plan):
+    (x,) = (n for n, node in enumerate(plan.network.nodes) if node.name == "x")
+    *before, last = plan.steps
+    assert x in last.operands
+    assert not any(x in step.operands for step in before)
+
+
+def assert_never_built(plan):
+    met = [node.name == "x" for node in plan.network.nodes]
+    given = len(met)
+    for step in plan.steps:
+        met.append(any(met[n] for n in step.operands))
+        made = isinstance(step, Step) or step.operands[0] >= given
+        assert met[-1] or not made or not {"i", "o"} <= set(step.result)
+
+
+@given(CASES | crowds(), profiles(), st.sampled_from(FORMS), st.booleans(), st.sampled_from((0, 20, KEPT)))
+def test_candidates_come_in_order_with_names_of_their_own(case, device, form, training, keep):
+    job = job_of(case, training, keep)
+    found = candidates(job, device, form)
+    assert [c.seconds for c in found] == sorted(c.seconds for c in found)
+    assert len({c.name for c in found}) == len(found)
+    for c in found:
+        assert 0 < c.seconds < math.inf
+        assert not (c.kept and (training or not keep))
+        prices = Prices(c.plan.network, device, training, keep if c.kept else 0)
+        own = prices.of(c.plan)
+        assert c.seconds > own if c.grouped else c.seconds == pytest.approx(own)
+        assert c.bytes == prices.bytes(c.plan)
+        assert c.flops == c.plan.flops
+        assert c.grouped or c.otherwise is None
+        if c.grouped:
+            assert isinstance(c.otherwise, Candidate)
+            assert not c.otherwise.grouped
+            assert c.name.split(" #")[0].endswith(f"rows grouped ({c.grouped})")
+            assert ("task" in c.plan.network.tasks or "site" in c.plan.network.tasks) == (c.grouped == "all")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_only_rows_of_mixed_tasks_whose_ids_are_known_are_grouped(way):
+    layer = tn.Linear(64, 64, tasks=4, spec=tn.LAF(4))
+    for training, concrete in ((True, True), (True, False), (False, True), (False, False)):
+        keep = 0 if training else KEPT
+        found = candidates(Job(layer.network, way, 256, None, training, keep, concrete), CPU)
+        kinds = {c.grouped for c in found}
+        grouped = {"present"} if training else {"present", "all"}
+        assert kinds == ({"", *grouped} if way == "mixed" and concrete else {""})
+
+
+def test_many_rows_of_few_tasks_are_grouped_and_few_are_not():
+    layer = tn.Linear(256, 256, tasks=10, spec=tn.LAF(8))
+    assert layer.candidates("mixed", 1024)[0].grouped
+    assert not layer.candidates("mixed", 1)[0].grouped
+    assert layer.plan("mixed", 1024) == next(
+        c.plan for c in layer.candidates("mixed", 1024) if not c.grouped
+    )
+
+
+def test_over_all_tasks_rows_are_grouped_only_if_that_is_not_mostly_padding():
+    layer = tn.Linear(16, 16, tasks=100, spec=tn.LAF(4))
+    few, many = (candidates(Job(layer.network, "mixed", n, keep=KEPT, training=False), CPU) for n in (8, 512))
+    assert "all" not in {c.grouped for c in few}
+    assert "all" in {c.grouped for c in many}
+
+
+@given(st.integers(1, 200), st.integers(1, 50))
+def test_the_longest_group_is_expected_between_the_mean_and_all_rows(rows, groups):
+    assert rows / groups <= longest_group(rows, groups) <= rows
+    assert longest_group(rows, 1) == rows
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_too_much_to_keep_is_not_kept_but_computed(way, form):
+    case = LinearCase(tn.Linear(5, 4, tasks=3, spec=tn.Tucker((3, 3, 2))), way, (6,), "float64", 0)
+    params = case.params()
+    inputs = inputs_of(case, params)
+    for keep in (1, 10, 19, 20, 59, 60, KEPT):
+        found = candidates(job_of(case, keep=keep), CPU, form)
+        for c in found:
+            run, kept = runner(job_of(case, keep=keep), c, numpy_ops, case.lead), keeper()
+            check(case, params, run(*inputs, kept))
+            arrays = [a for e in kept._entries.values() for a in arrays_in(e.value)]
+            made = [a for a in arrays if not any(np.shares_memory(a, p) for p in params.values())]
+            assert all(a.size <= keep for a in made)
+
+
+def arrays_in(value):
+    if isinstance(value, tuple):
+        return [array for part in value for array in arrays_in(part)]
+    return [] if value is None else [value]

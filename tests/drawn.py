@@ -15,8 +15,8 @@ from tnshare.step import IDS
 class Device(Profile):
     """A profile whose tables are not shown when a test fails."""
 
-    def __repr__(self) -> str:
-        return f"Device(call={self.call}, view={self.view})"
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(f"Device(call={self.call}, view={self.view}, ...)")
 
 
 @st.composite

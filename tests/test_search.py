@@ -1,4 +1,4 @@
-"""The search for the fastest plans: right, as fast as it says, and never beaten by the order of fewest flops."""
+"""The search for the fastest plans: right, as fast as it says, and not beaten by the fewest flops."""
 
 from __future__ import annotations
 

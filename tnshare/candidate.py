@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
@@ -14,6 +15,7 @@ from .network import Network
 from .plan import Plan
 from .price import Prices
 from .search import Form, Goal, best_plans
+from .step import count
 from .ways import Way, grouped, with_input
 
 KEPT = 1 << 24  # numbers that inference may keep for a layer: 64 MB in single precision
@@ -75,7 +77,7 @@ def candidates(job: Job, profile: Profile, form: Form = "any") -> tuple[Candidat
     """All that are worth a look, the one that is predicted to be the fastest first."""
     goal = Goal(job.training, 0 if job.training else job.keep, form)
     network = with_input(job.network, job.way, job.batch, job.inner)
-    found = [_candidate(job, profile, goal, *pair) for pair in best_plans(network, profile, goal)]
+    found = _candidates(job, profile, goal, network)
     if job.way == "mixed" and job.concrete:
         others = [replace(c, otherwise=found[0]) for c in _grouped(job, profile, goal)]
         found = others if form == "materialised" else found + others
@@ -83,13 +85,25 @@ def candidates(job: Job, profile: Profile, form: Form = "any") -> tuple[Candidat
     return tuple(_with_names(found))
 
 
+def _candidates(
+    job: Job, profile: Profile, goal: Goal, network: Network, most: int = 8, grouping: Grouping = ""
+) -> list[Candidate]:
+    """The best plans of a network; where all would keep too much, nothing is kept."""
+    plans = best_plans(network, profile, goal, most)
+    if not plans:
+        goal = replace(goal, keep=0)
+        plans = best_plans(network, profile, goal, most)
+    return [_candidate(job, profile, goal, seconds, plan, grouping) for seconds, plan in plans]
+
+
 def _candidate(
     job: Job, profile: Profile, goal: Goal, seconds: float, plan: Plan, grouping: Grouping = ""
 ) -> Candidate:
     prices = Prices(plan.network, profile, goal.training, goal.keep)
-    alive = peak(plan, plan.network.sizes, training=goal.training, kept=bool(goal.keep), bias=job.bias)
+    sizes, kept = plan.network.sizes, bool(goal.keep)
+    alive = peak(plan, sizes, training=goal.training, kept=kept, bias=_biases(job)) + _slices(job)
     name = plan.text if not grouping else f"{plan.text}, rows grouped ({grouping})"
-    return Candidate(name, plan, seconds, prices.bytes(plan), 4 * alive, grouping, bool(goal.keep))
+    return Candidate(name, plan, seconds, prices.bytes(plan), 4 * alive, grouping, kept)
 
 
 def _grouped(job: Job, profile: Profile, goal: Goal) -> list[Candidate]:
@@ -107,8 +121,8 @@ def _grouped(job: Job, profile: Profile, goal: Goal) -> list[Candidate]:
         else:
             network, own = with_input(job.network, "each", longest), goal
         moving = _sorting(job, profile, groups * longest)
-        for seconds, plan in best_plans(network, profile, own, 3):
-            found.append(_candidate(job, profile, own, seconds + moving, plan, grouping))
+        for candidate in _candidates(job, profile, own, network, 3, grouping):
+            found.append(replace(candidate, seconds=candidate.seconds + moving))
     return found
 
 
@@ -139,23 +153,20 @@ def _with_names(found: list[Candidate]) -> list[Candidate]:
 
 def within(job: Job, found: tuple[Candidate, ...], limit: int, itemsize: int) -> Candidate:
     """The fastest candidate that stays within ``limit`` bytes, in chunks of the batch if need be."""
+    rows = max(job.batch, 1)
     smallest = math.inf
     best: tuple[float, Candidate] | None = None
-    for candidate in found:
-        if candidate.grouped:  # how long groups are is not known before
-            continue
-        rows = max(job.batch, 1)
-        whole = needed(job, candidate, rows, rows) * itemsize
-        chunk = rows
-        while whole > limit and chunk > 1:
-            chunk = (chunk + 1) // 2
-            whole = needed(job, candidate, chunk, rows) * itemsize
-        smallest = min(smallest, whole)
-        if whole <= limit:
-            chosen = replace(candidate, chunk=0 if chunk == rows else chunk, peak=whole)
+    for candidate in _measurable(found):
+        for chunk in _chunks(rows):
+            alive = needed(job, candidate, chunk, rows) * itemsize
+            smallest = min(smallest, alive)
+            if alive > limit:
+                continue
+            chosen = replace(candidate, chunk=0 if chunk == rows else chunk, peak=alive)
             slower = candidate.seconds * (1 if chunk == rows else 1.4) * (1 + 0.02 * (rows / chunk - 1))
             if best is None or slower < best[0]:
                 best = slower, chosen
+            break
     if best is None:
         raise TnshareError(
             f"memory_limit={limit} is too little for {job.batch} rows {_READ[job.way]} in "
@@ -164,22 +175,49 @@ def within(job: Job, found: tuple[Candidate, ...], limit: int, itemsize: int) ->
     return best[1]
 
 
+def _measurable(found: tuple[Candidate, ...]) -> list[Candidate]:
+    """How long groups are is not known before, so rows stay as they come."""
+    known = [candidate.otherwise if candidate.grouped else candidate for candidate in found]
+    if not any(known):
+        raise TnshareError(f"no memory_limit can be kept by {found[0].name!r}: how long groups are varies")
+    return [candidate for candidate in dict.fromkeys(known) if candidate]
+
+
+def _chunks(rows: int) -> Iterator[int]:
+    """All rows at once, then half of them, and so on."""
+    yield rows
+    while rows > 1:
+        rows = (rows + 1) // 2
+        yield rows
+
+
 _READ = {"one": "of one task", "mixed": "of mixed tasks", "each": "of each task", "fan_out": "for every task"}
 
 
 def needed(job: Job, candidate: Candidate, chunk: int, rows: int) -> int:
     """The numbers alive at once when so many of the rows are computed at a time."""
-    plan = candidate.plan
+    plan, part = candidate.plan, chunk < rows
     sizes = {**plan.network.sizes, "b": chunk} | ({} if job.inner is None else {"m": job.inner})
-    alive = peak(plan, sizes, training=job.training, kept=candidate.kept, bias=job.bias)
-    if chunk == rows:
+    alive = peak(plan, sizes, training=job.training, kept=candidate.kept, bias=_biases(job), part=part)
+    alive += _slices(job, part)
+    if not part:
         return alive
-    x, y = (math.prod(sizes[axis] for axis in axes) for axes in (_input(plan), plan.network.output))
-    if not job.training:
-        return alive + y  # a chunk's output, before it is put into its place
-    factors = sum(math.prod(node.shape) for node in job.network.nodes)
-    biases = math.prod(job.network.task_shape) * sizes["o"] if job.bias else 0
-    return alive + x + 3 * y + factors + biases
+    # The gradient of a part of x; and of each task's rows, a part is not one piece of memory.
+    return alive + count(_input(plan), sizes) * (job.training + (job.way == "each"))
+
+
+def _biases(job: Job) -> int:
+    return math.prod(job.network.task_shape) * job.network.sizes["o"] if job.bias else 0
+
+
+def _slices(job: Job, part: bool = False) -> int:
+    """The gradients of what one task has of the factors: the backward pass uses them at its end."""
+    if job.way != "one" or not job.training:
+        return 0
+    sizes, tasks = job.network.sizes, job.network.tasks
+    own = [node for node in job.network.nodes if any(axis in tasks for axis in node.axes)]
+    slices = sum(count([axis for axis in node.axes if axis not in tasks], sizes) for node in own)
+    return slices + (max(count(node.axes, sizes) for node in own) if part else 0)
 
 
 def _input(plan: Plan) -> tuple[str, ...]:

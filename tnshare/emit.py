@@ -17,9 +17,11 @@ CALLS = ("matmul", "multiply", "reshape", "take", "transpose")
 
 
 @lru_cache(maxsize=4096)
-def program(plan: Plan, ops: Ops[Any], fixed: tuple[str, ...] = ()) -> Callable[..., Any]:
-    """The plan as a function of its operands."""
-    function: Callable[..., Any] = _executed(source(plan, fixed), ops)["contract"]
+def program(
+    plan: Plan, ops: Ops[Any], fixed: tuple[str, ...] = (), rows: tuple[str, ...] = ()
+) -> Callable[..., Any]:
+    """The plan as a function of its operands; those called ``rows`` are vectors, each given as a matrix."""
+    function: Callable[..., Any] = _executed(_Writer(plan, fixed, False, rows).text(), ops)["contract"]
     return function
 
 
@@ -35,9 +37,11 @@ class KeptProgram(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def kept_program(plan: Plan, ops: Ops[Any], fixed: tuple[str, ...]) -> KeptProgram:
+def kept_program(
+    plan: Plan, ops: Ops[Any], fixed: tuple[str, ...], rows: tuple[str, ...] = ()
+) -> KeptProgram:
     """The plan as two functions, one for what depends on factors alone."""
-    text = source(plan, fixed, kept=True)
+    text = _Writer(plan, fixed, True, rows).text()
     scope = _executed(text, ops)
     return KeptProgram(scope["prepare"], scope["contract"], text.partition("\n\n\n")[0])
 
@@ -66,8 +70,9 @@ def _executed(text: str, ops: Ops[Any]) -> dict[str, Any]:
 class _Writer:
     """Writes one function, or two; knows the variable of every operand, intermediate and size."""
 
-    def __init__(self, plan: Plan, fixed: tuple[str, ...], kept: bool) -> None:
+    def __init__(self, plan: Plan, fixed: tuple[str, ...], kept: bool, rows: tuple[str, ...] = ()) -> None:
         self.plan, self.kept = plan, kept
+        self.rows = [n for n, node in enumerate(plan.network.nodes) if node.name in rows]
         self.variables: list[str] = []
         self.sizes = {axis: str(plan.network.sizes[axis]) for axis in fixed}
         self.read: dict[str, str] = {}
@@ -144,6 +149,8 @@ class _Writer:
         if order is not None:
             text = f"transpose({text}, {tuple(order)})"
         repeated = stacked and len(groups) == 2
+        if operand in self.rows and not stacked and order is None and len(groups[1]) == 1:
+            return text
         if all(len(group) == 1 for group in groups) and not repeated:
             return text
         shape = [" * ".join(map(self._size, group)) or "1" for group in groups]

@@ -6,21 +6,32 @@ from collections.abc import Mapping
 
 from .emit import varies
 from .plan import Plan
-from .step import Step, count
+from .step import IDS, Step, Take, count
 
 
 def peak(
-    plan: Plan, sizes: Mapping[str, int], *, training: bool, kept: bool = False, bias: bool = True
+    plan: Plan,
+    sizes: Mapping[str, int],
+    *,
+    training: bool,
+    kept: bool = False,
+    bias: int = 0,
+    part: bool = False,
 ) -> int:
     """An upper bound on the numbers that are alive at once, forwards and, when training, backwards.
 
-    What is ``kept`` for later calls counts. ``bias`` is added at the end, which needs a result of its own.
+    What is ``kept`` for later calls counts. A ``bias`` of so many numbers is added at the end, which needs a
+    result of its own. The result of a ``part`` of the batch is put into its place, its gradients are added to
+    those of others: neither is the caller's, so both count. What is saved for the backward pass counts to
+    its end, since the caller may want to go through it again.
     """
     ledger = _Ledger(plan, sizes, kept)
-    last = ledger.result(len(plan.steps) - 1) if plan.steps and (bias or plan.turned) else 0
+    forward, saved = ledger.forward(bias > 0, training)
+    own = ledger.result(len(plan.steps) - 1) if part and plan.steps else 0
     if not training:
-        return ledger.held + ledger.forward(last)
-    return max(ledger.forward(last, hold=True), ledger.backward())
+        return ledger.held + forward + own
+    start = saved + (bias + ledger.bias_rows() if part else 0)  # the first gradient is that of the bias
+    return max(forward, start, ledger.backward(saved, part)) + own
 
 
 class _Ledger:
@@ -32,70 +43,85 @@ class _Ledger:
         self.axes = [node.axes for node in plan.network.nodes] + [step.result for step in plan.steps]
         self.constant = [kept and not varies(axes) for axes in self.axes]
         self.held = sum(
-            count(self.axes[n], sizes)
+            self._size(n)
             for step in plan.steps
             if kept and varies(step.result)
             for n in step.operands
-            if self.constant[n] and (n >= self.first or self._copied(step, n))
+            if self.constant[n] and (n >= self.first or _copied(step, n))
         )
 
     def result(self, step: int) -> int:
         """The size of what a step gives."""
         return count(self.plan.steps[step].result, self.sizes)
 
-    def forward(self, last: int, hold: bool = False) -> int:
-        """The most that is alive; with ``hold`` nothing is let go, since the backward pass needs it.
+    def bias_rows(self) -> int:
+        """Rows of mixed tasks take a bias each."""
+        mixed = any(node.name == IDS for node in self.plan.network.nodes)
+        return count("bo", self.sizes) if mixed else 0
 
-        ``last`` is the size of the final result where the caller makes another one of it.
-        """
+    def forward(self, bias: bool, training: bool) -> tuple[int, int]:
+        """The most that is alive, and what is left at the end: saved for the backward pass, when training."""
+        last = len(self.plan.steps) - 1
         alive, most = 0, 0
         for n, step in enumerate(self.plan.steps):
             if self.constant[self.first + n]:
                 continue
-            copies = sum(count(self.axes[m], self.sizes) for m in step.operands if self._moves(step, m))
-            new = self.result(n) if n < len(self.plan.steps) - 1 else last
+            operands = [m for m in step.operands if not self.constant[m]]
+            copies = sum(self._size(m) for m in operands if _copied(step, m))
+            new = self.result(n) if n < last or bias or self.plan.turned else 0
             most = max(most, alive + copies + new)
-            alive += new + (copies if hold else -self._inputs(n))
-        return most
+            # A product saves its operands, or their copies; what is taken from is not needed again.
+            gone = [m for m in operands if not training or _copied(step, m) or isinstance(step, Take)]
+            alive += new + (copies if training else 0) - self._intermediate(gone)
+        if last < 0 or not (bias or self.plan.turned):
+            return most, alive
+        end = self.result(last) if bias and self.plan.turned else 0  # its axes may be unfolded, by a copy
+        end += self.bias_rows() if bias else 0
+        return max(most, alive + end), alive - self.result(last)
 
-    def backward(self) -> int:
+    def backward(self, saved: int, part: bool) -> int:
         """The most that is alive while gradients run back from the last step to the first."""
-        steps = range(len(self.plan.steps))
-        last = steps[-1] if len(steps) else 0
-        alive = sum(self.result(n) for n in steps if n != last) + sum(self._copies(n) for n in steps)
-        most = alive
-        for n in reversed(steps):
+        last = len(self.plan.steps) - 1
+        alive = most = saved
+        # Any gradient of the result may have to be brought into order, and those of operands that are not
+        # used in the order in which they are stored.
+        disordered = {self.first + last}
+        for n in range(last, -1, -1):
             step = self.plan.steps[n]
-            # The gradient of the result may have to be brought into order; those of the operands are new, and
-            # a factor's is made anew if its axes are in another order.
-            new = self.result(n) + sum(self._gradient(step, m) for m in step.operands)
-            most = max(most, alive + new)
-            alive += self._inputs(n) - (self.result(n) if n != last else 0)
+            given = self.first + n
+            inputs = self._intermediate(step.operands)
+            new = inputs + sum(self._temporary(step, m, part) for m in step.operands)
+            most = max(most, alive + new + (self.result(n) if given in disordered else 0))
+            alive += inputs - (self.result(n) if n != last else 0)
+            disordered |= {m for m in step.operands if _moved(step, m)}
         return most
 
-    def _gradient(self, step: Step | object, operand: int) -> int:
-        size = count(self.axes[operand], self.sizes)
+    def _temporary(self, step: Step | Take, operand: int, part: bool) -> int:
+        """What a gradient needs until it is in its place."""
+        size, product = self._size(operand), count(step.result, self.sizes)
+        needed = 0
+        if isinstance(step, Step) and not step.inner and size < product:
+            needed += product  # entries times entries, before they are added up
         if isinstance(step, Step) and step.alone and (step.alone == "left") != (operand == step.left):
-            size *= 1 + count(step.batch, self.sizes)  # of the repeated operand, before it is added up
-        return 2 * size if operand < self.first and self._moves(step, operand, any_order=True) else size
+            needed += size * count(step.batch, self.sizes)  # of the repeated operand, before it is added up
+        if operand < self.first and (part or _moved(step, operand)):
+            needed += size  # the caller's gradient is another array
+        return needed
 
-    def _inputs(self, step: int) -> int:
+    def _intermediate(self, operands: tuple[int, ...] | list[int]) -> int:
         """The size of the operands that are results of earlier steps."""
-        operands = self.plan.steps[step].operands
-        return sum(
-            count(self.axes[n], self.sizes) for n in operands if n >= self.first and not self.constant[n]
-        )
+        return sum(self._size(n) for n in operands if n >= self.first and not self.constant[n])
 
-    def _copies(self, step: int) -> int:
-        found = self.plan.steps[step]
-        return sum(count(self.axes[n], self.sizes) for n in found.operands if self._copied(found, n))
+    def _size(self, operand: int) -> int:
+        return count(self.axes[operand], self.sizes)
 
-    def _moves(self, step: object, operand: int, any_order: bool = False) -> bool:
-        """Whether an operand is copied, or (``any_order``) read in another order than it is stored in."""
-        if self.constant[operand] or not isinstance(step, Step):
-            return False
-        orders = step.left_order, step.right_order
-        return (any_order and orders[operand != step.left] is not None) or self._copied(step, operand)
 
-    def _copied(self, step: object, operand: int) -> bool:
-        return isinstance(step, Step) and step.copies[operand != step.left]
+def _moved(step: Step | Take, operand: int) -> bool:
+    """Whether an operand is read in another order than it is stored in."""
+    if isinstance(step, Take):
+        return False
+    return (step.left_order, step.right_order)[operand != step.left] is not None
+
+
+def _copied(step: Step | Take, operand: int) -> bool:
+    return isinstance(step, Step) and step.copies[operand != step.left]

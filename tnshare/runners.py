@@ -73,20 +73,27 @@ def _contract(job: Job, candidate: Candidate, ops: Ops[Any]) -> Runner:
 
 
 def _one(job: Job, candidate: Candidate, ops: Ops[Any]) -> Runner:
-    contract, take, add = _contract(job, candidate, ops), ops.take, ops.add
-    own = _own_columns(job)
+    take, add = ops.take, ops.add
+    row = getattr(ops, "row", None) or (lambda a, i: ops.reshape(take(a, [i]), (1, *a.shape[1:])))
+    own, vectors = _own_columns(job), _vectors(job)
+    parts = [(cs, node.name in vectors) for node, cs in zip(job.network.nodes, own, strict=True)]
 
     def chosen(factors: Sequence[Any], ids: Any) -> list[Any]:
-        return [take(f, [ids[c] for c in cs]) if cs else f for f, cs in zip(factors, own, strict=True)]
+        return [
+            (row(f, ids[cs[0]]) if vector else take(f, [ids[c] for c in cs])) if cs else f
+            for f, (cs, vector) in zip(factors, parts, strict=True)
+        ]
 
+    fixed = fixed_axes(candidate.plan)
     if not candidate.kept:
+        plain = program(candidate.plan, ops, fixed, vectors)
 
         def run(factors: Any, bias: Any, x: Any, ids: Any, keeper: Any = None) -> Any:
-            y = contract(chosen(factors, ids), None, None, x)
+            y = plain(*chosen(factors, ids), x)
             return y if bias is None else add(y, take(bias, ids))
 
         return run
-    prepare, again, text = kept_program(candidate.plan, ops, fixed_axes(candidate.plan))
+    prepare, again, text = kept_program(candidate.plan, ops, fixed, vectors)
 
     def run_kept(factors: Any, bias: Any, x: Any, ids: Any, keeper: Keeper | None = None) -> Any:
         def made() -> Any:
@@ -187,6 +194,14 @@ _WAYS = {"one": _one, "mixed": _mixed, "each": _each, "fan_out": _each, "grouped
 def fixed_axes(plan: Plan) -> tuple[str, ...]:
     """The axes whose sizes are the same in every call."""
     return tuple(axis for axis in plan.network.sizes if axis not in (*FREE, GROUP))
+
+
+def _vectors(job: Job) -> tuple[str, ...]:
+    """The factors of which a task has one vector: it is taken as a row of the factor, which is a view."""
+    network = job.network
+    return tuple(
+        n.name for n in network.nodes if len(n.axes) == 2 and sum(a in network.tasks for a in n.axes) == 1
+    )
 
 
 def _own_columns(job: Job) -> list[tuple[int, ...]]:

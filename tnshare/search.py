@@ -13,16 +13,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from typing import Literal
+from typing import Any, Literal
 
 from .cost import Profile
 from .network import Network
 from .plan import Plan
 from .price import Prices
 from .step import FREE, IDS, Alone, Move, Step, make_take, product_of
+from .ways import GROUP
 
 Form = Literal["any", "factored", "materialised"]
-_ORDERS = 4  # memory orders of a result that are kept
+_ALIKE = 2  # parts in the same memory order that are kept of a set, since predictions are not exact
+_MOST_PARTS = 6  # parts that are kept of a set
 _MOST = 10  # operands; for more the number of sets is too large, and opt_einsum's order has to do
 
 
@@ -80,9 +82,10 @@ class _Search:
         self.nodes = [(n, node) for n, node in enumerate(network.nodes) if node.name != IDS]
         self.tasks = network.tasks if len(self.nodes) < len(network.nodes) else ()
         self.prices = Prices(network, profile, goal.training, goal.keep)
+        self._steps: dict[Any, list[tuple[float, Step, bool, bool]]] = {}
         inputs = [1 << bit for bit, (_, node) in enumerate(self.nodes) if set(node.axes) & set(FREE)]
         self.input = inputs[0] if inputs else 0
-        self.weight = frozenset(network.output) - frozenset(network.tasks)
+        self.weight = frozenset(network.output).difference(network.tasks, FREE, (GROUP,))
         self.weight |= frozenset("i") if inputs else frozenset()
 
     def complete(self) -> list[_Part]:
@@ -117,14 +120,22 @@ class _Search:
                 if a.seconds + b.seconds < limit and not self._clash(a.axes, b.axes):
                     for part in self._products(a, b, needed):
                         found.append(part)
-                        limit = min(limit, slack * part.seconds + self.prices.copy(part.axes))
+                        if last or self._meets_rows(part):
+                            limit = min(limit, slack * part.seconds + self.prices.copy(part.axes))
         found.sort(key=lambda p: p.seconds)
-        if not last:
-            orders: dict[tuple[str, ...], _Part] = {}
-            for part in found:
-                orders.setdefault(part.axes, part)
-            found = list(orders.values())[:_ORDERS]
-        return self._with_taken(found)
+        if last:
+            return self._with_taken(found)
+        few = _few(found)
+        if not any(map(self._meets_rows, few)):
+            few += next(([part] for part in found if self._meets_rows(part)), [])
+        return self._with_taken(few)
+
+    def _meets_rows(self, part: _Part) -> bool:
+        """Whether weights that are built first can meet the rows of mixed tasks: the task axes come first."""
+        if not self.tasks or self.goal.form != "materialised":
+            return True
+        own = [axis in self.tasks for axis in part.axes]
+        return own == sorted(own, reverse=True)
 
     def _allowed(self, chosen: int, whole: int) -> bool:
         """Whether a set may be contracted on its own under the form that is asked for."""
@@ -135,7 +146,7 @@ class _Search:
         if chosen & self.input or chosen.bit_count() == 1:
             return True
         axes = {axis for bit, (_, node) in enumerate(self.nodes) if chosen >> bit & 1 for axis in node.axes}
-        return not axes >= self.weight - set(FREE)
+        return not axes >= self.weight
 
     def _with_taken(self, parts: list[_Part]) -> list[_Part]:
         """Parts, and those with task axes once more, with the rows of the batch taken from them."""
@@ -152,20 +163,28 @@ class _Search:
 
     def _products(self, a: _Part, b: _Part, needed: frozenset[str]) -> Iterator[_Part]:
         """The products of two halves, either one on the left."""
-        kept = needed.intersection(a.axes + b.axes)
-        for left, right in ((a, b), (b, a)):
-            step = product_of(left.axes, right.axes, kept, "")
-            yield self._priced(step, left, right)
+        before = a.seconds + b.seconds
+        key = a.axes, b.axes, needed.intersection(a.axes + b.axes)
+        steps = self._steps.get(key)
+        if steps is None:
+            steps = self._steps[key] = list(self._priced(*key))
+        for seconds, step, swapped, kept in steps:
+            total = seconds if kept else before + seconds
+            yield _Part(total, step.result, halves=(b, a) if swapped else (a, b), alone=step.alone)
+
+    def _priced(
+        self, a: tuple[str, ...], b: tuple[str, ...], needed: frozenset[str]
+    ) -> Iterator[tuple[float, Step, bool, bool]]:
+        """The steps that join two operands: time, step, whether sides are swapped, whether it is kept."""
+        prices = self.prices
+        for left, right, swapped in ((a, b, False), (b, a, True)):
+            step = product_of(left, right, needed, "")
+            kept = prices.kept(step.result)
+            yield prices.product(step, left, right), step, swapped, kept
             # An operand that must be copied may instead be a stack of matrices, the other one repeated.
             for alone, copied in zip(_LONELY, step.copies, strict=True):
-                if copied and (other := product_of(left.axes, right.axes, kept, alone)).alone:
-                    yield self._priced(other, left, right)
-
-    def _priced(self, step: Step, left: _Part, right: _Part) -> _Part:
-        seconds = self.prices.product(step, left.axes, right.axes)
-        if not self.prices.kept(step.result):
-            seconds += left.seconds + right.seconds
-        return _Part(seconds, step.result, halves=(left, right), alone=step.alone)
+                if copied and (other := product_of(left, right, needed, alone)).alone:
+                    yield prices.product(other, left, right), other, swapped, kept
 
     def _clash(self, one: tuple[str, ...], other: tuple[str, ...]) -> bool:
         """Rows must take what belongs to their tasks before they meet the tasks of others."""
@@ -189,6 +208,17 @@ def _halves(chosen: int, table: dict[int, list[_Part]]) -> Iterator[tuple[list[_
         half = (half - 1) & chosen
     joined = [pair for pair in pairs if set(pair[0][-1].axes) & set(pair[1][-1].axes)]
     return iter(joined or pairs)
+
+
+def _few(parts: list[_Part]) -> list[_Part]:
+    """Of parts in the order of their times, the first of every memory order, and one more."""
+    seen: dict[tuple[str, ...], int] = {}
+    kept = []
+    for part in parts:
+        seen[part.axes] = seen.get(part.axes, 0) + 1
+        if seen[part.axes] <= _ALIKE:
+            kept.append(part)
+    return kept[:_MOST_PARTS]
 
 
 def _rest(part: _Part) -> tuple[tuple[str, ...], int, tuple[_Part, ...], Alone]:

@@ -16,7 +16,7 @@ from .ops import Ops
 from .runners import Inputs, runner
 
 KIND = "autotune"
-SHORTLIST = 4
+SHORTLIST = 6
 _SECONDS = 0.1  # for each candidate, at least three rounds
 _HOPELESS = 2.0  # times as slow as the fastest after the first round: not timed again
 

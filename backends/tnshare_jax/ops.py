@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tnshare.ops import NDArray
+from tnshare.profiles import Device, cpu_model
 
 
 class JaxOps:
@@ -40,6 +41,13 @@ class JaxOps:
 
     def values(self, a: Any) -> NDArray | None:
         return None if isinstance(a, jax.core.Tracer) else np.asarray(a)
+
+    def device(self, like: jax.Array) -> Device:
+        # A tracer does not say where it will be.
+        place = jax.devices()[0] if isinstance(like, jax.core.Tracer) else next(iter(like.devices()))
+        kind = {"gpu": "cuda"}.get(place.platform, place.platform)
+        model = cpu_model() if kind == "cpu" else place.device_kind
+        return Device("jax", jax.__version__, kind, model, 0)
 
     def gradients(
         self, function: Callable[..., jax.Array], arrays: Sequence[jax.Array], weights: jax.Array

@@ -65,19 +65,18 @@ class _InChunks(torch.autograd.Function):
         wants = ctx.needs_input_grad[5:]
         sums = [torch.zeros_like(a) if w else None for a, w in zip((x, *arrays), wants, strict=True)]
         leaves = [a.detach().requires_grad_(w) for a, w in zip(arrays, wants[1:], strict=True)]
+        for leaf, total in zip(leaves, sums[1:], strict=True):
+            leaf.grad = total  # each gradient is added to it, and let go, as soon as it is found
         device, dtype, enabled = ctx.autocast
         for start, rows, part_ids in _parts(x.shape[axis], ctx.size, ctx.ids):
             part_x = x.detach().narrow(axis, start, rows).requires_grad_(wants[0])
             with torch.enable_grad(), torch.autocast(device, dtype, enabled=enabled):
                 part = ctx.function(leaves, part_x, part_ids)
             inputs = [leaf for leaf in (part_x, *leaves) if leaf.requires_grad]
-            found = iter(torch.autograd.grad(part, inputs, gradient.narrow(result_axis, start, rows)))
+            torch.autograd.backward(part, gradient.narrow(result_axis, start, rows), inputs=inputs)
             del part
             if sums[0] is not None:
-                sums[0].narrow(axis, start, rows).copy_(next(found))
-            for total in sums[1:]:
-                if total is not None:
-                    total += next(found)
+                sums[0].narrow(axis, start, rows).copy_(part_x.grad)
         return (None, None, None, None, None, *sums)
 
 

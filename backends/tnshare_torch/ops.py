@@ -50,6 +50,10 @@ class TorchOps:
         return a[index] if index.ndim != 1 else torch.index_select(a, 0, index)
 
     @staticmethod
+    def row(a: torch.Tensor, i: Any) -> torch.Tensor:
+        return a[i : i + 1] if type(i) is int else a[_index(i, a.device)].reshape(1, -1)
+
+    @staticmethod
     def asarray(value: NDArray, like: torch.Tensor | None = None) -> torch.Tensor:
         tensor = torch.tensor(value)
         return tensor if like is None else tensor.to(like)

@@ -78,10 +78,11 @@ def test_the_source_of_a_layer_runs_when_pasted(way):
     layer = tnt.Linear(4, 3, 5, spec, bias=False)
     task = {"one": 2, "mixed": torch.tensor([0, 1, 4, 4, 2, 0])}.get(way)
     *shared, codes = (factor.detach() for factor in layer.parameters())
-    operands = [*shared, codes if task is None else codes[task], x]
+    operands = [*shared, codes[task] if way == "one" else codes, x]
     expected = (layer.fan_out(x) if way == "fan_out" else layer(x, task)).detach()
     for text in (layer.source(batch=6, way=way), tnj.source(layer.description, 6, way)):
         scope = {}
         exec(text, scope)
-        own = [torch.as_tensor(a) if "torch" in text else np.asarray(a) for a in operands]
+        convert = torch.as_tensor if "torch" in text else np.asarray
+        own = [*map(convert, operands), *([(convert(task),)] if way == "mixed" else [])]
         np.testing.assert_allclose(np.asarray(scope["contract"](*own)), expected, atol=1e-5)

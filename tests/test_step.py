@@ -159,7 +159,8 @@ def test_any_moves_give_what_einsum_gives(network, seed):
     np.testing.assert_allclose(plan.run(numpy_ops, given_), expected, atol=1e-8)
     again = Plan.of(network, plan.moves, "again")
     assert (again.steps, again.order) == (plan.steps, plan.order)
-    assert (hash(again) == hash(plan)) and (again == plan) == (plan.why == "again")
+    assert hash(again) == hash(plan)
+    assert again != plan == Plan.of(network, plan.moves, "by chance")
     assert again.turned == (np.argsort(again.order).tolist() != list(range(len(again.order))))
 
 
@@ -175,7 +176,7 @@ def test_the_source_with_and_without_what_is_kept_gives_the_same(network, seed):
         np.testing.assert_allclose(scope["contract"](*given_), expected, atol=1e-8)
     np.testing.assert_allclose(program(plan, numpy_ops, fixed)(*given_), expected, atol=1e-8)
     if any(axis in FREE for axis in network.output):
-        scope = dict(PASTED)
+        fixed, scope = tuple(axis for axis in network.sizes if axis not in FREE), dict(PASTED)
         exec(source(plan, fixed, kept=True), scope)
         constant = [not varies(node.axes) for node in network.nodes]
         prepared = scope["prepare"](*(g for g, c in zip(given_, constant, strict=True) if c))
@@ -220,7 +221,6 @@ def test_sizes_that_stay_the_same_are_numbers(method, way):
         plan = random_plan(network, np.random.default_rng(first))
         assert names_in(plan.source(fixed)).isdisjoint(fixed)
         assert ".shape" not in plan.source(tuple(network.sizes))
-        assert "b" in names_in(plan.source(fixed)) or "reshape" not in plan.source(fixed)
 
 
 @pytest.mark.parametrize(

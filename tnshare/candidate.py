@@ -207,7 +207,9 @@ def needed(job: Job, candidate: Candidate, chunk: int, rows: int) -> int:
 
 
 def _biases(job: Job) -> int:
-    return math.prod(job.network.task_shape) * job.network.sizes["o"] if job.bias else 0
+    """The gradient of the bias, for one task together with the slice that is put into it."""
+    first, *others = job.network.task_shape
+    return (first + (job.way == "one")) * math.prod(others) * job.network.sizes["o"] if job.bias else 0
 
 
 def _slices(job: Job, part: bool = False) -> int:
@@ -217,7 +219,7 @@ def _slices(job: Job, part: bool = False) -> int:
     sizes, tasks = job.network.sizes, job.network.tasks
     own = [node for node in job.network.nodes if any(axis in tasks for axis in node.axes)]
     slices = sum(count([axis for axis in node.axes if axis not in tasks], sizes) for node in own)
-    return slices + (max(count(node.axes, sizes) for node in own) if part else 0)
+    return slices + (2 * max(count(node.axes, sizes) for node in own) if part else 0)
 
 
 def _input(plan: Plan) -> tuple[str, ...]:

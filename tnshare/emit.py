@@ -74,12 +74,13 @@ class _Writer:
         self.plan, self.kept = plan, kept
         self.rows = [n for n, node in enumerate(plan.network.nodes) if node.name in rows]
         self.variables: list[str] = []
-        self.sizes = {axis: str(plan.network.sizes[axis]) for axis in fixed}
+        self.sizes = {axis: str(size) for axis, size in plan.network.sizes.items() if axis in fixed}
         self.read: dict[str, str] = {}
         nodes = plan.network.nodes
         self.constant = [kept and not varies(node.axes) for node in nodes]
         for node in nodes:
             self._new(node.name)
+        self.groups: list[_Groups] = [_single(node.axes) for node in nodes]
         self.operands = len(nodes)
         self.prepared: list[str] = []
         self.before: list[str] = []
@@ -92,22 +93,22 @@ class _Writer:
             expression = self._taken(step) if isinstance(step, Take) else self._product(step, constant)
             gone = [self.variables[n] for n in step.operands if self._droppable(n, constant)]
             self.constant.append(constant)
+            self.groups.append(_single(step.result) if isinstance(step, Take) else _result_groups(step))
             name = self._new(f"t{len(self.variables) - self.operands + 1}")
-            lines.append(f"{name} = {expression}  # ({', '.join(step.result)})")
+            lines.append(f"{name} = {expression}  # ({_grouped(self.groups[-1])})")
             lines += [f"del {', '.join(gone)}"] if gone else []
-        result = self.variables[-1]
+        result = self._unfolded(len(self.variables) - 1)
         if self.plan.turned:
             result = f"transpose({result}, {self.plan.order})"
-        given = [v for v, c in zip(self.variables[: self.operands], self.constant, strict=False) if not c]
-        inputs = [*self.prepared, *given]
+        names = list(zip(self.variables[: self.operands], self.constant, strict=False))
+        inputs = [*self.prepared, *(name for name, constant in names if not constant)]
         main = [f"def contract({', '.join(inputs)}):", *self._unpacked(), *self.body, f"return {result}"]
         text = "\n    ".join(main) + "\n"
         if not self.kept:
             return text
-        fixed = [v for v, c in zip(self.variables[: self.operands], self.constant, strict=False) if c]
+        factors = ", ".join(name for name, constant in names if constant)
         returned = f"return ({', '.join(self.prepared)}{',' if len(self.prepared) == 1 else ''})"
-        first = [f"def prepare({', '.join(fixed)}):", *self.before, returned]
-        return "\n    ".join(first) + "\n\n\n" + text
+        return "\n    ".join([f"def prepare({factors}):", *self.before, returned]) + "\n\n\n" + text
 
     def _droppable(self, operand: int, constant: bool) -> bool:
         """Whether a variable is an intermediate of the function that is being written."""
@@ -116,22 +117,18 @@ class _Writer:
     def _taken(self, step: Take) -> str:
         ids = self.variables[[node.name for node in self.plan.network.nodes].index(IDS)]
         columns = "".join(f"{ids}[{n}], " for n in step.columns).strip()
-        return f"take({self._ready(step.operand, self.variables[step.operand])}, ({columns}))"
+        return f"take({self._ready(step.operand, self._unfolded(step.operand))}, ({columns}))"
 
     def _product(self, step: Step, constant: bool) -> str:
         orders = step.left_order, step.right_order
         left, right = (
-            self._folded(n, order, groups, len(step.batch) > 0)
+            self._folded(n, order, groups)
             for n, order, groups in zip(step.operands, orders, step.groups, strict=True)
         )
         if not constant:
             left, right = self._ready(step.left, left), self._ready(step.right, right)
         # Without an axis to sum over, a batch of outer products is entries times entries: far faster.
-        product = f"{'matmul' if step.inner else 'multiply'}({left}, {right})"
-        stack = (step.batch,) if step.batch else ()
-        if not all(len(group) == 1 for group in (*stack, step.rows, step.columns)):
-            return f"reshape({product}, ({self._listed(step.result)}))"
-        return product
+        return f"{'matmul' if step.inner else 'multiply'}({left}, {right})"
 
     def _ready(self, operand: int, text: str) -> str:
         """An operand of a step; what depends on factors alone is computed before, and kept."""
@@ -141,23 +138,27 @@ class _Writer:
         self.before.append(f"{self.prepared[-1]} = {text}")
         return self.prepared[-1]
 
-    def _folded(
-        self, operand: int, order: Sequence[int] | None, groups: Sequence[tuple[str, ...]], stacked: bool
-    ) -> str:
-        """An operand with one axis for each group, and one of size 1 before them if it is to be repeated."""
-        text = self.variables[operand]
+    def _folded(self, operand: int, order: Sequence[int] | None, groups: _Groups) -> str:
+        """An operand with one axis for each group."""
         if order is not None:
-            text = f"transpose({text}, {tuple(order)})"
-        repeated = stacked and len(groups) == 2
-        if operand in self.rows and not stacked and order is None and len(groups[1]) == 1:
-            return text
-        if all(len(group) == 1 for group in groups) and not repeated:
-            return text
-        shape = [" * ".join(map(self._size, group)) or "1" for group in groups]
-        return f"reshape({text}, ({', '.join(['1'] * repeated + shape)}))"
+            text = f"transpose({self._unfolded(operand)}, {tuple(order)})"
+            return text if all(len(group) == 1 for group in groups) else self._reshaped(text, groups)
+        if operand in self.rows and groups == ((), self.groups[operand][0]):
+            return self.variables[operand]  # a row already
+        return self._as(operand, groups)
 
-    def _listed(self, axes: Sequence[str]) -> str:
-        return ", ".join(map(self._size, axes)) + ("," if len(axes) == 1 else "")
+    def _unfolded(self, operand: int) -> str:
+        """An operand with all its axes."""
+        return self._as(operand, _single(sum(self.groups[operand], ())))
+
+    def _as(self, operand: int, groups: _Groups) -> str:
+        """An operand with its axes in other groups; products leave theirs as matrices until they are used."""
+        text = self.variables[operand]
+        return text if self.groups[operand] == groups else self._reshaped(text, groups)
+
+    def _reshaped(self, text: str, groups: _Groups) -> str:
+        shape = [" * ".join(map(self._size, group)) or "1" for group in groups]
+        return f"reshape({text}, ({', '.join(shape)}{',' if len(shape) == 1 else ''}))"
 
     def _size(self, axis: str) -> str:
         """The size of an axis: a number, or a variable; asking for it has it read off an operand."""
@@ -191,3 +192,19 @@ class _Writer:
         while plain in taken or plain in ("contract", "prepare", "_"):
             plain += "_"
         return plain
+
+
+_Groups = tuple[tuple[str, ...], ...]
+
+
+def _single(axes: Sequence[str]) -> _Groups:
+    return tuple((axis,) for axis in axes)
+
+
+def _result_groups(step: Step) -> _Groups:
+    """How the axes of a product lie in the matrices that it gives."""
+    return (step.batch, step.rows, step.columns) if step.batch else (step.rows, step.columns)
+
+
+def _grouped(groups: _Groups) -> str:
+    return ", ".join(" ".join(group) or "1" for group in groups)

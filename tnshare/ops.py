@@ -40,9 +40,9 @@ class Ops(Protocol[Array]):
     """
 
     def matmul(self, a: Array, b: Array) -> Array:
-        """The product of two matrices, or of two stacks of matrices.
+        """The product of two matrices, of two stacks (n, ..., ...) of equally many, or of one and a stack.
 
-        Stacks have equally many items, or one of them has a single item, which is repeated.
+        One matrix is the same for all items of the stack.
         """
 
     def reshape(self, a: Array, shape: Sequence[int]) -> Array:

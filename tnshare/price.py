@@ -115,11 +115,8 @@ class Prices:
 
 @lru_cache(maxsize=65536)
 def views(step: Step) -> tuple[int, int]:
-    """How many transposes and reshapes the operands of a step need; the result's counts as the left's."""
+    """How many transposes and reshapes the operands of a step need."""
     counts = []
     for order, groups in zip((step.left_order, step.right_order), step.groups, strict=True):
-        folded = any(len(group) != 1 for group in groups) or (step.batch and len(groups) == 2)
-        counts.append((order is not None) + bool(folded))
-    stack = (step.batch,) if step.batch else ()
-    counts[0] += any(len(group) != 1 for group in (*stack, step.rows, step.columns))
+        counts.append((order is not None) + any(len(group) != 1 for group in groups))
     return counts[0], counts[1]

@@ -10,8 +10,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-import numpy as np
-
 from .candidate import Candidate, Job
 from .emit import kept_program, program
 from .errors import TnshareError
@@ -141,7 +139,10 @@ def _grouped(job: Job, candidate: Candidate, ops: Ops[Any]) -> Runner:
     i, o, inner = job.network.sizes["i"], job.network.sizes["o"], job.inner
 
     def run(factors: Any, bias: Any, x: Any, ids: Any, keeper: Any = None) -> Any:
-        values = [np.asarray(ops.values(column)) for column in ids]
+        values = [v for v in map(ops.values, ids) if v is not None]
+        if len(values) < len(ids):  # an eager call was planned, and this one of the same shape is traced
+            assert as_they_come is not None
+            return as_they_come(factors, bias, x, ids, keeper)
         if any(v.min() < 0 or v.max() >= size for v, size in zip(values, tasks, strict=True)):
             raise IndexError("a task id is out of range")  # the caller finds out which
         groups = group(values, tasks, everyone)

@@ -90,28 +90,29 @@ class Linear(torch.nn.Module):
 
     def forward(self, x: torch.Tensor, task: Any = None) -> torch.Tensor:
         """The outputs of one task, of a task for each row, or of all tasks, each on its own row of x."""
-        factors = self._factors()
+        factors, bias = self._tensors()
         self._check(x, task, factors[0])
         training = torch.is_grad_enabled()
         if torch.compiler.is_compiling():
-            return self._traced(*self._way(task), factors, x, training)
+            return self._traced(*self._way(task), factors, bias, x, training)
         keeper = self._keeper(training)
-        y: torch.Tensor = self._calls.apply(factors, self.bias, x, task, training, keeper)
+        y: torch.Tensor = self._calls.apply(factors, bias, x, task, training, keeper)
         return y
 
     def fan_out(self, x: torch.Tensor) -> torch.Tensor:
         """The same x (..., in) through every task: (T, ..., out)."""
-        factors = self._factors()
+        factors, bias = self._tensors()
         self._check(x, None, factors[0])
         training = torch.is_grad_enabled()
         if torch.compiler.is_compiling():
-            return self._traced("fan_out", None, factors, x, training)
-        y: torch.Tensor = self._calls.fan_out(factors, self.bias, x, training, self._keeper(training))
+            return self._traced("fan_out", None, factors, bias, x, training)
+        y: torch.Tensor = self._calls.fan_out(factors, bias, x, training, self._keeper(training))
         return y
 
     def weight(self, task: Any = None) -> torch.Tensor:
         """Composed weights in torch's layout: (out, in) for one task, (T, out, in) for all or for a list."""
-        composed = tn.weight(self.description, self._tensors(), task, ops=ops)
+        factors = dict(zip(self._names, self._tensors()[0], strict=True))
+        composed = tn.weight(self.description, factors, task, ops=ops)
         return composed.permute(*range(2, composed.ndim), 1, 0)
 
     def explain(self, batch: int, way: Way = "mixed", *, training: bool = True) -> str:
@@ -153,15 +154,13 @@ class Linear(torch.nn.Module):
     def _keeper(self, training: bool) -> Kept | None:
         return None if training or self.training else self._kept
 
-    def _factors(self) -> list[torch.Tensor]:
-        parameters = self._parameters
+    def _tensors(self) -> tuple[list[torch.Tensor], torch.Tensor | None]:
+        """The factors in the order of the nodes, and the bias."""
+        found = self._parameters
         try:
-            return [parameters[name] for name in self._names]  # type: ignore[misc]
+            return [found[name] for name in self._names], found["bias"]  # type: ignore[misc]
         except KeyError:  # frozen codes are buffers; a parametrised factor (weight_norm, pruning) is computed
-            return [getattr(self, name) for name in self._names]
-
-    def _tensors(self) -> dict[str, torch.Tensor]:
-        return dict(zip(self._names, self._factors(), strict=True))
+            return [getattr(self, name) for name in self._names], self.bias
 
     def _check(self, x: torch.Tensor, task: Any, factor: torch.Tensor) -> None:
         """Say what torch's own errors would not: x and ids that do not go with the layer."""
@@ -172,13 +171,17 @@ class Linear(torch.nn.Module):
                 f"x must have the dtype of the layer, {factor.dtype}: found {x.dtype}; "
                 f"convert it with x.to({factor.dtype})"
             )
-        for name, tensor in (("x", x), ("task ids", task)):
-            wrong = isinstance(tensor, torch.Tensor) and tensor.device != factor.device
-            if wrong and (name == "x" or tensor.is_meta):  # ids on the CPU index an array on any device
-                raise tn.TnshareError(
-                    f"{name} must be on the device of the layer, {factor.device}: found {tensor.device}; "
-                    f"move it with {'x' if name == 'x' else 'ids'}.to({str(factor.device)!r})"
-                )
+        device = factor.device
+        if x.device != device:
+            raise tn.TnshareError(
+                f"x must be on the device of the layer, {device}: found {x.device}; "
+                f"move it with x.to({str(device)!r})"
+            )
+        if isinstance(task, torch.Tensor) and task.is_meta and task.device != device:
+            raise tn.TnshareError(  # ids on the CPU index an array on any device
+                f"task ids must be on the device of the layer, {device}: found {task.device}; "
+                f"move it with ids.to({str(device)!r})"
+            )
 
     def _way(self, task: Any) -> tuple[Way, Any]:
         """What a traced call asks for, and its ids."""
@@ -187,12 +190,9 @@ class Linear(torch.nn.Module):
         choice = choose(task, self.description.network, ops)
         return ("one" if choice.rows is None else "mixed"), choice.ids
 
-    def _traced(
-        self, way: Way, ids: Any, factors: list[torch.Tensor], x: torch.Tensor, training: bool
-    ) -> torch.Tensor:
+    def _traced(self, way: Way, ids: Any, *inputs: Any) -> torch.Tensor:
         self._plan_ahead()
-        known = statically_known_true
-        y: torch.Tensor = self._calls.traced(way, ids, factors, self.bias, x, training, known)
+        y: torch.Tensor = self._calls.traced(way, ids, *inputs, statically_known_true)
         return y
 
     @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]

@@ -24,12 +24,13 @@ class TorchOps:
 
     @staticmethod
     def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        if a.ndim == 2:  # torch.matmul costs a few microseconds more
-            return torch.mm(a, b)
-        n, m = a.shape[0], b.shape[0]
-        if n != m:
-            a, b = (a.expand(m, -1, -1), b) if n == 1 else (a, b.expand(n, -1, -1))
-        return torch.bmm(a, b)
+        # torch.matmul does the same and costs a few microseconds more.
+        left, right = a.ndim, b.ndim
+        if left == right:
+            return torch.mm(a, b) if left == 2 else torch.bmm(a, b)
+        if left == 2:
+            return torch.bmm(a.expand(b.shape[0], -1, -1), b)
+        return torch.bmm(a, b.expand(a.shape[0], -1, -1))
 
     @staticmethod
     def transpose(a: torch.Tensor, order: Sequence[int]) -> torch.Tensor:

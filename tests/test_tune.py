@@ -1,0 +1,260 @@
+"""Autotune: the fastest by the clock wins, is remembered, and nothing damaged or foreign is believed."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import tnshare as tn
+from tnshare import calls as calls_module
+from tnshare import tune
+from tnshare.calls import Calls
+from tnshare.candidate import KEPT, Job, candidates
+from tnshare.keep import Kept
+from tnshare.ops import NumpyOps, numpy_ops
+from tnshare.profiles import PROFILES, Device
+from tnshare.tune import SHORTLIST, measured, tuned, tuning_key
+
+CPU = PROFILES["cpu"]
+LAYER = tn.Linear(4, 3, tasks=5, spec=tn.Tucker((2, 2, 2)))
+JOB = Job(LAYER.network, "one", 4, training=False)
+FOUND = candidates(JOB, CPU)
+NAMES = tuple(c.name for c in FOUND[:SHORTLIST])
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("TNSHARE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+class Clock:
+    """A clock that goes on only while a candidate runs, by as much as that one is said to take."""
+
+    def __init__(self, monkeypatch, seconds):
+        self.now, self.seconds, self.runs = 0.0, seconds, []
+        monkeypatch.setattr(tune.time, "perf_counter", lambda: self.now)
+        real = tune.runner
+
+        def timed(job, candidate, ops, lead):
+            run = real(job, candidate, ops, lead)
+
+            def slow(*inputs):
+                self.runs.append(candidate.name)
+                took = self.seconds[candidate.name]
+                self.now += took(self.runs.count(candidate.name)) if callable(took) else took
+                return run(*inputs)
+
+            return slow
+
+        monkeypatch.setattr(tune, "runner", timed)
+
+
+def inputs(dtype=float, keeper=None):
+    params = LAYER.init(0, dtype=dtype)
+    factors = [params[node.name] for node in LAYER.network.nodes]
+    return factors, params["bias"], np.ones((4, 4), dtype), (2,), keeper
+
+
+def times(winner, slow=1e-2, fast=9e-3):
+    return {name: fast if name == winner else slow for name in (c.name for c in FOUND)}
+
+
+@pytest.mark.parametrize("winner", range(min(SHORTLIST, len(FOUND))))
+def test_the_fastest_by_the_clock_wins_and_is_found_again(winner, monkeypatch):
+    clock = Clock(monkeypatch, times(NAMES[winner]))
+    assert tuned(JOB, FOUND, numpy_ops, (4,), inputs()).name == NAMES[winner]
+    assert set(clock.runs) == set(NAMES)
+    clock.runs.clear()
+    clock.seconds = times(NAMES[winner - 1])
+    assert tuned(JOB, FOUND, numpy_ops, (4,), inputs()) is FOUND[winner]  # from the store, not by the clock
+    assert not clock.runs
+    found = measured(tuning_key(JOB, numpy_ops, np.ones(1), NAMES), dict.fromkeys(NAMES))
+    assert found == pytest.approx({name: times(NAMES[winner])[name] for name in NAMES})
+
+
+def test_only_the_shortlist_is_timed(monkeypatch):
+    assert len(FOUND) > SHORTLIST
+    clock = Clock(monkeypatch, times(FOUND[-1].name, fast=1e-9))
+    assert tuned(JOB, FOUND, numpy_ops, (4,), inputs()) in FOUND[:SHORTLIST]
+    assert set(clock.runs) == set(NAMES)
+
+
+def test_one_candidate_needs_no_clock(monkeypatch, cache):
+    clock = Clock(monkeypatch, times(NAMES[0]))
+    assert tuned(JOB, FOUND[:1], numpy_ops, (4,), inputs()) is FOUND[0]
+    assert not clock.runs
+    assert not cache.exists()
+
+
+def test_the_first_run_does_not_count_and_rounds_are_several(monkeypatch):
+    first = {name: lambda run: 1.0 if run == 1 else 1e-3 for name in NAMES}
+    first[NAMES[1]] = lambda run: 1.0 if run == 1 else 0.9e-3
+    first[NAMES[2]] = lambda run: 1e-3 if run in (1, 3) else 1.9e-3  # now and then the fastest
+    clock = Clock(monkeypatch, first)
+    assert tuned(JOB, FOUND, numpy_ops, (4,), inputs()).name == NAMES[1]
+    assert min(clock.runs.count(name) for name in NAMES) >= 4
+    orders = {tuple(clock.runs[n : n + len(NAMES)]) for n in range(0, 4 * len(NAMES), len(NAMES))}
+    assert len(orders) > 1  # shuffled
+
+
+def test_the_hopeless_are_not_timed_to_the_end(monkeypatch):
+    clock = Clock(monkeypatch, {**times(NAMES[0], slow=1.0, fast=1e-3), NAMES[1]: 1.5e-3})
+    assert tuned(JOB, FOUND, numpy_ops, (4,), inputs()).name == NAMES[0]
+    counts = {name: clock.runs.count(name) for name in NAMES}
+    assert all(counts[name] == 2 for name in NAMES[2:])
+    assert counts[NAMES[1]] == counts[NAMES[0]] >= 4
+
+
+def test_a_training_step_is_timed_with_its_gradients(monkeypatch):
+    job = replace(JOB, training=True)
+    found = candidates(job, CPU)
+
+    class Deriving(NumpyOps):
+        def __init__(self):
+            self.given, self.waited = [], []
+
+        def gradients(self, function, arrays, weights):
+            self.given.append(([a.shape for a in arrays], weights.shape))
+            return [function(*arrays), "gradient"]
+
+        def wait(self, a):
+            self.waited.append(a)
+
+    ops = Deriving()
+    clock = Clock(monkeypatch, {c.name: 1.0 for c in found} | {found[2].name: 0.9})
+    assert tuned(job, found, ops, (4,), inputs()) is found[2]
+    shapes = [*LAYER.network.shapes.values(), (5, 3), (4, 4)]
+    assert all(given == (shapes, (4, 3)) for given in ops.given)
+    assert ops.waited[1::2] == ["gradient"] * len(ops.given)
+    assert len(clock.runs) == len(ops.given) + min(SHORTLIST, len(found))  # once for the shape of the result
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: "",
+        lambda text: text[: len(text) // 2],
+        lambda text: text.replace('"value"', '"worth"'),
+        lambda text: json.dumps({**json.loads(text), "value": {}}),
+        lambda text: json.dumps({**json.loads(text), "value": []}),
+        lambda text: json.dumps({**json.loads(text), "value": {"another": 1.0}}),
+        lambda text: json.dumps({**json.loads(text), "value": {NAMES[0]: 1}}),
+        lambda text: json.dumps({**json.loads(text), "value": {NAMES[0]: 0.0}}),
+        lambda text: json.dumps({**json.loads(text), "value": {NAMES[0]: -1.0, NAMES[1]: 1.0}}),
+        lambda text: json.dumps({**json.loads(text), "value": {NAMES[0]: "fast"}}),
+        lambda text: json.dumps({**json.loads(text), "value": {NAMES[0]: math.inf}}),
+        lambda text: json.dumps({**json.loads(text), "value": {NAMES[0]: math.nan}}),
+        lambda text: json.dumps({**json.loads(text), "key": {}}),
+        lambda text: json.dumps({**json.loads(text), "format": 99}),
+    ],
+)
+def test_what_is_damaged_or_foreign_is_measured_again_and_rewritten(damage, monkeypatch, cache):
+    clock = Clock(monkeypatch, times(NAMES[1]))
+    tuned(JOB, FOUND, numpy_ops, (4,), inputs())
+    (file,) = (path for path in cache.rglob("*") if path.is_file())
+    before = file.read_text()
+    file.write_text(damage(before))
+    clock.runs.clear()
+    assert tuned(JOB, FOUND, numpy_ops, (4,), inputs()).name == NAMES[1]
+    assert clock.runs
+    assert set(json.loads(file.read_text())["value"]) == set(NAMES)
+
+
+class There(NumpyOps):
+    def __init__(self, **changes):
+        self.changes = changes
+
+    def device(self, like):
+        return replace(Device("numpy", "2", "cpu", "this one", 1), **self.changes)
+
+
+KEY = (JOB, There(), np.ones((4, 4)), NAMES)
+X = KEY[2]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        (JOB, There(), X.astype(np.float32), NAMES),
+        (JOB, There(threads=2), X, NAMES),
+        (JOB, There(model="that one"), X, NAMES),
+        (JOB, There(version="3"), X, NAMES),
+        (JOB, numpy_ops, X, NAMES),
+        (replace(JOB, way="fan_out"), There(), X, NAMES),
+        (replace(JOB, batch=8), There(), X, NAMES),
+        (replace(JOB, inner=2), There(), X, NAMES),
+        (replace(JOB, training=True), There(), X, NAMES),
+        (replace(JOB, keep=KEPT), There(), X, NAMES),
+        (replace(JOB, bias=False), There(), X, NAMES),
+        (replace(JOB, network=tn.Tucker((2, 2, 1)).network(i=4, o=3, task=5)), There(), X, NAMES),
+        (replace(JOB, network=tn.Tucker((2, 2, 2)).network(i=4, o=3, t=5)), There(), X, NAMES),
+        (JOB, There(), X, NAMES[:-1]),
+        (JOB, There(), X, NAMES[::-1]),
+    ],
+)
+def test_the_key_tells_everything_apart_that_matters(other):
+    key = tuning_key(*KEY)
+    assert json.loads(json.dumps(key)) == key
+    assert tuning_key(*other) != key
+    assert tuning_key(replace(JOB), There(), X + 1, NAMES) == key
+
+
+def test_versions_do_not_believe_each_other(monkeypatch):
+    key = tuning_key(*KEY)
+    monkeypatch.setattr(tune.importlib.metadata, "version", lambda name: "99")
+    assert tuning_key(*KEY) != key
+
+
+# As a strategy
+
+
+def ids_of(rows):
+    return np.arange(rows) % 5
+
+
+def test_calls_are_tuned_by_the_strategy_and_explained(monkeypatch, cache):
+    keeper = Kept(lambda a: a.tobytes(), np.copy)
+    factors, bias, *_ = inputs()
+    calls = Calls(LAYER, numpy_ops, "autotune")
+    found = candidates(calls.job("mixed", (6,), training=False, keep=True, concrete=True), CPU)
+    winner = found[3]
+    clock = Clock(monkeypatch, {c.name: 0.8 if c == winner else 1.0 for c in found})
+    chosen = []
+    monkeypatch.setattr(calls_module, "runner", lambda j, c, o, lead: chosen.append(c) or (lambda *a: 0))
+    for _ in range(2):
+        calls.apply(factors, bias, np.ones((6, 4)), ids_of(6), False, keeper)
+    assert chosen == [winner]
+    assert clock.runs
+    text = calls.explain("mixed", 6, np.ones((6, 4)), training=False)
+    table = [line.split("  ") for line in text.splitlines()]
+    (marked,) = (line for line in text.splitlines() if line.startswith(">"))
+    assert winner.name in marked
+    assert marked.endswith("800,000.0 us")
+    assert sum(row[-1].strip() == "1,000,000.0 us" for row in table) == SHORTLIST - 1
+    clock.runs.clear()
+    Calls(LAYER, numpy_ops, "autotune").apply(factors, bias, np.ones((6, 4)), ids_of(6), False, keeper)
+    assert chosen == [winner, winner]  # another layer of the same kind, say in another process
+    assert not clock.runs
+
+
+@pytest.mark.parametrize("why", ["no rows", "traced x", "traced ids", "auto", "memory"])
+def test_nothing_is_timed_that_has_no_values_or_is_not_asked_for(why, monkeypatch, cache):
+    class Traced(NumpyOps):
+        def concrete(self, a):
+            return why != "traced x"
+
+        def values(self, a):
+            return None if why == "traced ids" else super().values(a)
+
+    monkeypatch.setattr(calls_module, "tuned", None)
+    factors, bias, *_ = inputs()
+    strategy, limit = "auto" if why == "auto" else "autotune", 10**6 if why == "memory" else None
+    rows = 0 if why == "no rows" else 6
+    calls = Calls(LAYER, Traced(), strategy, limit)
+    assert calls.apply(factors, bias, np.ones((rows, 4)), ids_of(rows), False).shape == (rows, 3)
+    assert not cache.exists()

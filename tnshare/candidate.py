@@ -213,13 +213,18 @@ def _biases(job: Job) -> int:
 
 
 def _slices(job: Job, part: bool = False) -> int:
-    """The gradients of what one task has of the factors: the backward pass uses them at its end."""
+    """The gradients of what one task has of the factors: the backward pass uses them at its end.
+
+    They are put where they belong along one task axis after the other.
+    """
     if job.way != "one" or not job.training:
         return 0
     sizes, tasks = job.network.sizes, job.network.tasks
-    own = [node for node in job.network.nodes if any(axis in tasks for axis in node.axes)]
-    slices = sum(count([axis for axis in node.axes if axis not in tasks], sizes) for node in own)
-    return slices + (2 * max(count(node.axes, sizes) for node in own) if part else 0)
+    own = [(*tasks, "o"), *(node.axes for node in job.network.nodes if set(tasks) & set(node.axes))]
+    wholes = [count(axes, sizes) for axes in own]
+    slices = [n // next(sizes[a] for a in axes if a in tasks) for n, axes in zip(wholes, own, strict=True)]
+    bias = 0 if job.bias and len(tasks) > 1 else 1  # the slice of a lone task axis is no more than a result
+    return sum(slices[bias:]) * min(len(tasks), 2) + (2 * max(wholes[1:]) if part else 0)
 
 
 def _input(plan: Plan) -> tuple[str, ...]:

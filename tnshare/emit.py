@@ -93,7 +93,7 @@ class _Writer:
             expression = self._taken(step) if isinstance(step, Take) else self._product(step, constant)
             gone = [self.variables[n] for n in step.operands if self._droppable(n, constant)]
             self.constant.append(constant)
-            self.groups.append(_single(step.result) if isinstance(step, Take) else _result_groups(step))
+            self.groups.append(_single(step.result) if isinstance(step, Take) else step.result_groups)
             name = self._new(f"t{len(self.variables) - self.operands + 1}")
             lines.append(f"{name} = {expression}  # ({_grouped(self.groups[-1])})")
             lines += [f"del {', '.join(gone)}"] if gone else []
@@ -199,11 +199,6 @@ _Groups = tuple[tuple[str, ...], ...]
 
 def _single(axes: Sequence[str]) -> _Groups:
     return tuple((axis,) for axis in axes)
-
-
-def _result_groups(step: Step) -> _Groups:
-    """How the axes of a product lie in the matrices that it gives."""
-    return (step.batch, step.rows, step.columns) if step.batch else (step.rows, step.columns)
 
 
 def _grouped(groups: _Groups) -> str:

@@ -102,7 +102,11 @@ class _Ledger:
         needed = 0
         if isinstance(step, Step) and not step.inner and size < product:
             needed += product  # entries times entries, before they are added up
-        if isinstance(step, Step) and step.alone and (step.alone == "left") != (operand == step.left):
+        if (
+            isinstance(step, Step)
+            and step.variant in ("left", "right")
+            and (step.variant == "left") != (operand == step.left)
+        ):
             needed += size * count(step.batch, self.sizes)  # of the repeated operand, before it is added up
         if operand < self.first and (part or _moved(step, operand)):
             needed += size  # the caller's gradient is another array

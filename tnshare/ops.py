@@ -116,8 +116,15 @@ class NumpyOps:
     ) -> NDArray:
         parts = range(size, x.shape[axis], size)
         xs, columns = np.split(x, parts, axis), [np.split(column, parts) for column in ids]
-        rows = [tuple(column[n] for column in columns) for n in range(len(xs))]
-        return np.concatenate([function(arrays, x, i) for x, i in zip(xs, rows, strict=True)], result_axis)
+        result = np.empty(0)
+        for n, part in enumerate(xs):
+            y = function(arrays, part, tuple(column[n] for column in columns))
+            if not n:
+                shape = (*y.shape[:result_axis], x.shape[axis], *y.shape[result_axis + 1 :])
+                result = np.empty(shape, y.dtype)
+            place = slice(n * size, n * size + y.shape[result_axis])
+            result[(slice(None),) * result_axis + (place,)] = y
+        return result
 
 
 numpy_ops = NumpyOps()

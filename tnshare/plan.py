@@ -38,10 +38,10 @@ class Plan:
             if len(move) == 1:
                 step = make_take(move[0], live.pop(move[0]), network.tasks)
             else:
-                left, right, alone = move
+                left, right, variant = move
                 operands = (left, live.pop(left)), (right, live.pop(right))
                 needed = ids.union(network.output, *live.values())
-                step = make_step(*operands, needed, alone)
+                step = make_step(*operands, needed, variant)
             live[len(network.nodes) + len(steps)] = step.result
             steps.append(step)
         ((_, axes),) = live.items()

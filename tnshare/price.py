@@ -13,7 +13,12 @@ from .plan import Plan
 from .step import Step, Take, count
 
 _BYTES = 4
-_OTHER: dict[str, Literal[False, "left", "right"]] = {"": False, "left": "right", "right": "left"}
+_OTHER: dict[str, Literal[False, "left", "right"]] = {
+    "": False,
+    "inside": False,
+    "left": "right",
+    "right": "left",
+}
 
 
 class Prices:
@@ -79,14 +84,16 @@ class Prices:
             return 0.0 if self.count(step.result) <= self.keep else math.inf
         profile, training = self.profile, self.training
         b, r, k, c = (self.count(g) for g in (step.batch, step.rows, step.inner, step.columns))
-        spread = _OTHER[step.alone]
+        spread = _OTHER[step.variant]
         left_turned, right_turned = step.turned
         seconds = self._product(b, r, k, c, spread, step.turned) if step.inner else profile.outer(b, r, c)
-        if training:
+        if training and not step.inner:  # the gradient times the other operand, summed, for each of the two
+            seconds += 4 * profile.stream(b * r * c)
+        elif training:
             seconds += self._product(b, r, c, k, spread == "right" and spread, (False, not right_turned))
             seconds += self._product(b, k, r, c, spread == "left" and spread, (not left_turned, False))
         if spread and training:
-            seconds += profile.call + profile.stream(b * (k * c if step.alone == "left" else r * k))
+            seconds += profile.call + profile.stream(b * (k * c if step.variant == "left" else r * k))
         for copied, axes, moved in zip(step.copies, (left, right), views(step), strict=True):
             if not self.kept(axes):
                 seconds += profile.copy(self.count(axes)) * (1 + training) if copied else 0.0

@@ -19,7 +19,7 @@ from .cost import Profile
 from .network import Network
 from .plan import Plan
 from .price import Prices
-from .step import FREE, IDS, Alone, Move, Step, make_take, product_of
+from .step import FREE, IDS, Move, Step, Variant, make_take, product_of
 from .ways import GROUP
 
 Form = Literal["any", "factored", "materialised"]
@@ -71,7 +71,7 @@ class _Part:
     axes: tuple[str, ...]
     operand: int = -1
     halves: tuple[_Part, ...] = ()
-    alone: Alone = ""
+    variant: Variant = ""
 
 
 class _Search:
@@ -170,7 +170,7 @@ class _Search:
             steps = self._steps[key] = list(self._priced(*key))
         for seconds, step, swapped, kept in steps:
             total = seconds if kept else before + seconds
-            yield _Part(total, step.result, halves=(b, a) if swapped else (a, b), alone=step.alone)
+            yield _Part(total, step.result, halves=(b, a) if swapped else (a, b), variant=step.variant)
 
     def _priced(
         self, a: tuple[str, ...], b: tuple[str, ...], needed: frozenset[str]
@@ -181,9 +181,11 @@ class _Search:
             step = product_of(left, right, needed, "")
             kept = prices.kept(step.result)
             yield prices.product(step, left, right), step, swapped, kept
+            if not step.inner and (inside := product_of(left, right, needed, "inside")).variant:
+                yield prices.product(inside, left, right), inside, swapped, kept
             # An operand that must be copied may instead be a stack of matrices, the other one repeated.
-            for alone, copied in zip(_LONELY, step.copies, strict=True):
-                if copied and (other := product_of(left, right, needed, alone)).alone:
+            for variant, copied in zip(_LONELY, step.copies, strict=True):
+                if copied and (other := product_of(left, right, needed, variant)).variant:
                     yield prices.product(other, left, right), other, swapped, kept
 
     def _clash(self, one: tuple[str, ...], other: tuple[str, ...]) -> bool:
@@ -194,7 +196,7 @@ class _Search:
         return bool(("b" in one and tasks & set(other)) or ("b" in other and tasks & set(one)))
 
 
-_LONELY: tuple[Alone, ...] = ("left", "right")
+_LONELY: tuple[Variant, ...] = ("left", "right")
 
 
 def _halves(chosen: int, table: dict[int, list[_Part]]) -> Iterator[tuple[list[_Part], list[_Part]]]:
@@ -221,8 +223,8 @@ def _few(parts: list[_Part]) -> list[_Part]:
     return kept[:_MOST_PARTS]
 
 
-def _rest(part: _Part) -> tuple[tuple[str, ...], int, tuple[_Part, ...], Alone]:
-    return part.axes, part.operand, part.halves, part.alone
+def _rest(part: _Part) -> tuple[tuple[str, ...], int, tuple[_Part, ...], Variant]:
+    return part.axes, part.operand, part.halves, part.variant
 
 
 def _emit(part: _Part, moves: list[Move], operands: int) -> int:
@@ -230,5 +232,5 @@ def _emit(part: _Part, moves: list[Move], operands: int) -> int:
     if not part.halves:
         return part.operand
     numbers = [_emit(half, moves, operands) for half in part.halves]
-    moves.append((numbers[0], numbers[1], part.alone) if len(numbers) == 2 else (numbers[0],))
+    moves.append((numbers[0], numbers[1], part.variant) if len(numbers) == 2 else (numbers[0],))
     return operands + len(moves) - 1

@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Literal
 
-Alone = Literal["", "left", "right"]
-# A step in short: the product of two operands and which of them has the batch alone, or the rows of one
-# operand that the ids choose. Operands are counted as in a step.
-Move = tuple[int, int, Alone] | tuple[int]
+# Of a product: the operand on this side has the batch alone; or, of an outer product, the axes of the left
+# operand go before the last of the right.
+Variant = Literal["", "left", "right", "inside"]
+# A step in short: the product of two operands and its variant, or the rows of one operand that ids choose.
+# Operands are counted as in a step.
+Move = tuple[int, int, Variant] | tuple[int]
 FREE = ("b", "m")  # the axes of a batch: rows, and vectors of a row
 IDS = "ids"  # the node of task ids: a row of zeros with a one at the task, of which only the ids exist
 
@@ -21,8 +23,9 @@ class Step:
     """``result[batch, rows, columns] = sum_inner left[batch, rows, inner] right[batch, inner, columns]``.
 
     ``left`` and ``right`` count through the operands of the plan first, then the results of its steps. The
-    orders bring the axes of an operand to those of the formula; None means that they are so already. If one
-    operand has the batch ``alone``, the other is the same for all items.
+    orders bring the axes of an operand to those of the formula; None means that they are so already. By its
+    ``variant``, one operand has the batch alone and the other is the same for all items, or an outer product
+    is ``result[batch, other columns, rows, last column]``.
     """
 
     left: int
@@ -33,7 +36,7 @@ class Step:
     columns: tuple[str, ...]
     left_order: tuple[int, ...] | None
     right_order: tuple[int, ...] | None
-    alone: Alone = ""
+    variant: Variant = ""
 
     @property
     def operands(self) -> tuple[int, int]:
@@ -43,34 +46,49 @@ class Step:
     @property
     def move(self) -> Move:
         """The step in short."""
-        return self.left, self.right, self.alone
+        return self.left, self.right, self.variant
 
     @cached_property
     def result(self) -> tuple[str, ...]:
         """The axes of what the step gives."""
-        return self.batch + self.rows + self.columns
+        return tuple(axis for group in self.result_groups for axis in group)
+
+    @cached_property
+    def result_groups(self) -> tuple[tuple[str, ...], ...]:
+        """The axes of the result, a group for each axis of what the operation itself gives."""
+        stack = (self.batch,) if self.batch else ()
+        if self.variant == "inside":
+            return (*stack, self.columns[:-1], self.rows, self.columns[-1:])
+        return (*stack, self.rows, self.columns)
 
     @cached_property
     def groups(self) -> tuple[tuple[tuple[str, ...], ...], tuple[tuple[str, ...], ...]]:
         """The axes of the left and of the right operand, a group for each axis of the stack of matrices."""
+        if self.variant == "inside":
+            stack = (self.batch,) if self.batch else ()
+            return (*stack, (), self.rows, ()), (*stack, self.columns[:-1], (), self.columns[-1:])
         left, right = (self.rows, self.inner), (self.inner, self.columns)
         return (
-            left if self.alone == "right" or not self.batch else (self.batch, *left),
-            right if self.alone == "left" or not self.batch else (self.batch, *right),
+            left if self.variant == "right" or not self.batch else (self.batch, *left),
+            right if self.variant == "left" or not self.batch else (self.batch, *right),
         )
 
     @cached_property
     def copies(self) -> tuple[bool, bool]:
         """Whether the left and the right operand must be copied into another order first."""
-        left, right = self.groups
-        return not _is_view(self.left_order, left), not _is_view(self.right_order, right)
+        orders = self.left_order, self.right_order
+        left, right = (
+            not _is_view(order, groups, stacked=bool(self.inner) and len(groups) == 3)
+            for order, groups in zip(orders, self.groups, strict=True)
+        )
+        return left, right
 
     @cached_property
     def turned(self) -> tuple[bool, bool]:
         """Whether the matrices of the left and the right operand lie transposed in memory."""
         orders = self.left_order, self.right_order
         return tuple(  # type: ignore[return-value]
-            order is not None and not copied and _comes_late(order, groups)
+            bool(self.inner) and order is not None and not copied and _comes_late(order, groups)
             for order, copied, groups in zip(orders, self.copies, self.groups, strict=True)
         )
 
@@ -113,15 +131,15 @@ def make_step(
     left: tuple[int, tuple[str, ...]],
     right: tuple[int, tuple[str, ...]],
     needed: frozenset[str],
-    alone: Alone = "",
+    variant: Variant = "",
 ) -> Step:
     """The product of two operands, each given as its number and its axes; ``needed`` axes are kept.
 
-    An operand that is to have the batch ``alone`` gives to it what lies before its inner axes in memory;
-    where that cannot be, the step is an ordinary one.
+    An operand that is to have the batch alone gives to it what lies before its inner axes in memory. Where a
+    variant cannot be, the step is an ordinary one.
     """
     kept = needed.intersection(left[1] + right[1])
-    return product_of(left[1], right[1], kept, alone).of(left[0], right[0])
+    return product_of(left[1], right[1], kept, variant).of(left[0], right[0])
 
 
 def make_take(operand: int, axes: tuple[str, ...], tasks: tuple[str, ...]) -> Take:
@@ -131,25 +149,29 @@ def make_take(operand: int, axes: tuple[str, ...], tasks: tuple[str, ...]) -> Ta
 
 
 @lru_cache(maxsize=65536)
-def product_of(left: tuple[str, ...], right: tuple[str, ...], needed: frozenset[str], alone: Alone) -> Step:
+def product_of(
+    left: tuple[str, ...], right: tuple[str, ...], needed: frozenset[str], variant: Variant
+) -> Step:
     """The product of operands 0 and 1 with these axes."""
     common = [axis for axis in left if axis in right]
     batch = tuple(axis for axis in common if axis in needed)
     inner = tuple(axis for axis in common if axis not in needed)
     rows = tuple(axis for axis in left if axis not in common)
     columns = tuple(axis for axis in right if axis not in common)
-    if alone and (batch or not inner):
-        alone = ""
-    if alone == "left" and (split := _split(left, inner)):
+    if variant == "inside":
+        variant = "inside" if not inner and rows and len(columns) > 1 else ""
+    elif batch or not inner:
+        variant = ""
+    elif variant == "left" and (split := _split(left, inner)):
         batch, rows = split
-    elif alone == "right" and (split := _split(right, inner)):
+    elif variant == "right" and (split := _split(right, inner)):
         batch, columns = split
     else:
-        alone = ""
-    ordered_left = (() if alone == "right" else batch) + rows + inner
-    ordered_right = (() if alone == "left" else batch) + inner + columns
+        variant = ""
+    ordered_left = (() if variant == "right" else batch) + rows + inner
+    ordered_right = (() if variant == "left" else batch) + inner + columns
     orders = _order(left, ordered_left), _order(right, ordered_right)
-    return Step(0, 1, batch, rows, inner, columns, *orders, alone)
+    return Step(0, 1, batch, rows, inner, columns, *orders, variant)
 
 
 def _split(axes: tuple[str, ...], inner: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
@@ -159,11 +181,11 @@ def _split(axes: tuple[str, ...], inner: tuple[str, ...]) -> tuple[tuple[str, ..
     return (before, behind) if before and behind else None
 
 
-def _is_view(order: tuple[int, ...] | None, groups: tuple[tuple[str, ...], ...]) -> bool:
+def _is_view(order: tuple[int, ...] | None, groups: tuple[tuple[str, ...], ...], stacked: bool) -> bool:
     """Whether a matrix product can read an operand where it lies.
 
-    Its axes fall into two or three groups: batch, and the two axes of the matrix. Each must be one contiguous
-    run in memory, in whichever sequence, and the last run must not be the batch.
+    Its axes fall into groups, each of which must be one contiguous run in memory, in whichever sequence; and
+    the last run must not be the batch, which is the first group if matrices are ``stacked``.
     """
     if order is None:
         return True
@@ -173,7 +195,7 @@ def _is_view(order: tuple[int, ...] | None, groups: tuple[tuple[str, ...], ...])
         if run and run != tuple(range(run[0], run[0] + len(group))):
             return False
         start += len(group)
-    batch = len(groups[0]) if len(groups) == 3 else 0
+    batch = len(groups[0]) if stacked else 0
     return not batch or batch == len(order) or order[batch - 1] != len(order) - 1
 
 

@@ -62,7 +62,7 @@ def tuning_key(job: Job, ops: Ops[Any], x: Any, names: tuple[str, ...]) -> dict[
 def _measure(
     job: Job, shortlist: list[Candidate], ops: Ops[Any], lead: tuple[int, ...], inputs: Inputs
 ) -> dict[str, float]:
-    """Medians over rounds in which the candidates run in an order that is shuffled anew."""
+    """Times over rounds in which the candidates run in an order that is shuffled anew."""
     programs = {c.name: _program(job, c, ops, lead, inputs) for c in shortlist}
     times: dict[str, list[float]] = {name: [] for name in programs}
     shuffle = random.Random(0).shuffle
@@ -78,7 +78,12 @@ def _measure(
         fastest = min(min(values) for values in times.values())
         if rounds > 1:
             programs = {n: p for n, p in programs.items() if min(times[n]) < _HOPELESS * fastest}
-    return {name: statistics.median(values[1:]) for name, values in times.items() if len(values) > 1}
+    # Of a busy machine the lower quartile tells more than the median; the first run was a warm-up.
+    return {name: _quartile(values[1:]) for name, values in times.items() if len(values) > 1}
+
+
+def _quartile(values: list[float]) -> float:
+    return statistics.quantiles(values, n=4)[0] if len(values) > 3 else min(values)
 
 
 def _program(

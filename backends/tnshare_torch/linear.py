@@ -192,7 +192,7 @@ class Linear(torch.nn.Module):
 
     def _traced(self, way: Way, ids: Any, *inputs: Any) -> torch.Tensor:
         self._plan_ahead()
-        y: torch.Tensor = self._calls.traced(way, ids, *inputs, statically_known_true)
+        y: torch.Tensor = self._calls.traced(way, ids, *inputs, known=statically_known_true)
         return y
 
     @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]

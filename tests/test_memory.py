@@ -1,0 +1,253 @@
+"""Memory: what is alive at once is what was said, and a limit is kept, in chunks if need be."""
+
+from __future__ import annotations
+
+import re
+import weakref
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from drawn import arrays_of, profiles
+from hypothesis import given
+from hypothesis import strategies as st
+from test_candidates import checker, inputs_of, job_of
+
+import tnshare as tn
+from tnshare.calls import Calls
+from tnshare.candidate import KEPT, candidates, needed, within
+from tnshare.memory import peak
+from tnshare.ops import NumpyOps, numpy_ops
+from tnshare.profiles import PROFILES
+from tnshare.runners import runner
+from tnshare.search import Goal, best_plans
+from tnshare.step import Step
+from tnshare.testing import linear_cases
+from tnshare.testing.cases import LinearCase
+from tnshare.ways import WAYS, with_input
+
+CPU = PROFILES["cpu"]
+CASES = linear_cases(("float64",))
+FORMS = st.sampled_from(["any", "factored", "materialised"])
+LAYERS = {
+    "laf": tn.Linear(6, 5, tasks=4, spec=tn.LAF(3)),
+    "tucker": tn.Linear(6, 5, tasks=4, spec=tn.Tucker((3, 4, 2)), bias=False),
+    "tt": tn.Linear(6, 5, tasks={"site": 2, "user": 3}, spec=tn.TT((3, 4, 2))),
+}
+
+
+class Watching(NumpyOps):
+    """NumPy that writes down, at every operation, the memory that is alive of all that was made so far."""
+
+    def __init__(self):
+        self.alive = {}
+        self.most = []
+
+    def seen(self, result, *given):
+        owner = result if result.base is None else result.base
+        if not any(np.shares_memory(result, array) for array in given):
+            self.alive[id(owner)] = owner.size
+            weakref.finalize(owner, self.alive.pop, id(owner))
+        self.most.append(dict(self.alive))
+        return result
+
+    def matmul(self, a, b):
+        return self.seen(super().matmul(a, b), a, b)
+
+    def multiply(self, a, b):
+        return self.seen(super().multiply(a, b), a, b)
+
+    def add(self, a, b):
+        return self.seen(super().add(a, b), a, b)
+
+    def reshape(self, a, shape):
+        return self.seen(super().reshape(a, shape), a)
+
+    def transpose(self, a, order):
+        return self.seen(super().transpose(a, order), a)
+
+    def take(self, a, ids):
+        return self.seen(super().take(a, ids), a)
+
+    def peak(self, result):
+        """The most that was alive beyond a result."""
+        own = id(result if result.base is None else result.base)
+        return max((sum(n for k, n in at.items() if k != own) for at in self.most), default=0)
+
+
+@given(CASES, profiles(), FORMS, st.integers(1, 7), st.none() | st.integers(1, 3))
+def test_the_peak_of_a_plan_is_what_was_alive(case, device, form, rows, inner):
+    network = with_input(case.layer.network, case.way, rows, inner)
+    given_, _ = arrays_of(network)
+    for _, plan in best_plans(network, device, Goal(False, form=form)):
+        ops = Watching()
+        found = ops.peak(plan.run(ops, given_))
+        bound = peak(plan, network.sizes, training=False, bias=False)
+        assert found <= bound
+        copies = any(any(step.copies) for step in plan.steps if isinstance(step, Step))
+        if not copies and not plan.turned and min(network.sizes.values()) > 1:
+            assert found == bound
+        assert peak(plan, network.sizes, training=True, bias=False) >= bound
+        assert peak(plan, network.sizes, training=False, bias=True) >= bound
+
+
+@given(CASES.filter(lambda case: 0 not in case.lead), profiles(), FORMS)
+def test_the_peak_of_a_call_is_an_upper_bound(case, device, form):
+    job = job_of(case)
+    inputs = inputs_of(case, case.params())
+    rows = max(job.batch, 1)
+    for candidate in candidates(replace(job, concrete=False), device, form):
+        ops = Watching()
+        y = runner(job, candidate, ops, case.lead)(*inputs)
+        assert ops.peak(y) <= needed(job, candidate, rows, rows)
+        assert candidate.peak >= 4 * ops.peak(y)
+
+
+@given(CASES.filter(lambda case: 0 not in case.lead), profiles(), st.sampled_from((20, KEPT)))
+def test_what_is_kept_counts(case, device, keep):
+    job = job_of(case, keep=keep, concrete=False)
+    inputs = inputs_of(case, case.params())
+    for candidate in candidates(job, device):
+        kept = {}
+
+        def keeper(key, factors, prepare, kept=kept):
+            return kept.setdefault(key, None) or kept.update({key: prepare()}) or kept[key]
+
+        ops = Watching()
+        run = runner(job, candidate, ops, case.lead)
+        run(*inputs, keeper)
+        ops.most.clear()
+        y = run(*inputs, keeper)  # the first call makes more on its way to what it keeps
+        allowed = candidate.peak // 4 + (case.layer.out_features if case.way == "one" else 0)
+        assert ops.peak(y) <= allowed
+
+
+# Limits
+
+
+def smallest(job, found, itemsize=4):
+    """The smallest limit that works, as the error says it."""
+    try:
+        within(job, found, 0, itemsize)
+    except tn.TnshareError as error:
+        return int(re.search(r"the smallest that works is (\d+) bytes$", str(error))[1])
+    return 0
+
+
+@given(CASES.filter(lambda case: 0 not in case.lead), profiles(), FORMS, st.booleans(), st.booleans())
+def test_exactly_the_smallest_limit_works(case, device, form, training, concrete):
+    job = job_of(case, training, concrete=concrete)
+    found = candidates(job, device, form)
+    for itemsize in (4, 8):
+        least = smallest(job, found, itemsize)
+        chosen = within(job, found, least, itemsize)
+        assert chosen.peak <= least
+        assert not chosen.grouped
+        if least:
+            with pytest.raises(tn.TnshareError, match=f"smallest that works is {least} bytes$"):
+                within(job, found, least - 1, itemsize)
+
+
+@st.composite
+def limited(draw):
+    case = draw(CASES.filter(lambda case: 0 not in case.lead))
+    lead = (draw(st.integers(1, 20)), *case.lead[1:])
+    return replace(case, lead=lead)
+
+
+@given(limited(), profiles(), FORMS, st.floats(0, 1))
+def test_a_limit_is_kept_and_changes_no_number(case, device, form, part):
+    job, params = job_of(case, concrete=False), case.params()
+    found = candidates(job, device, form)
+    least, most = smallest(job, found, 1), max(c.peak // 4 for c in found)
+    limit = least + int(part * max(most - least, 0))
+    chosen = within(job, found, limit, 1)
+    ops = Watching()
+    y = runner(job, chosen, ops, case.lead)(*inputs_of(case, params))
+    checker(case, params)(y)
+    assert ops.peak(y) <= chosen.peak <= limit
+    assert chosen.chunk < max(job.batch, 2)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 6, 7, 8])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("method", LAYERS)
+def test_chunks_of_every_size_give_the_same(method, way, size):
+    for lead in ((7,), (7, 2), (2, 3)):
+        case = LinearCase(LAYERS[method], way, lead, "float64", 0)
+        job, params = job_of(case, concrete=False), case.params()
+        candidate = replace(candidates(job, CPU)[0], chunk=size)
+        checker(case, params)(runner(job, candidate, numpy_ops, lead)(*inputs_of(case, params)))
+
+
+def test_chunks_are_asked_of_the_framework():
+    seen = []
+
+    class Chunking(NumpyOps):
+        def in_chunks(self, function, arrays, x, ids, axis, result_axis, size):
+            seen.append((len(arrays), axis, result_axis, size, len(ids)))
+            return super().in_chunks(function, arrays, x, ids, axis, result_axis, size)
+
+    class Plain(NumpyOps):
+        in_chunks = None
+
+    for way in WAYS:
+        case = LinearCase(LAYERS["tt"], way, (7,), "float64", 0)
+        job = job_of(case, concrete=False)
+        candidate = replace(candidates(job, CPU)[0], chunk=3)
+        runner(job, candidate, Chunking(), (7,))(*inputs_of(case, case.params()))
+        with pytest.raises(tn.TnshareError, match="^memory_limit asks for chunks .* which Plain cannot do$"):
+            runner(job, candidate, Plain(), (7,))
+    assert seen == [(5, 0, 0, 3, 0), (5, 0, 0, 3, 2), (5, 2, 2, 3, 0), (5, 0, 2, 3, 0)]
+
+
+def test_less_memory_is_never_said_to_be_faster():
+    layer = tn.Linear(64, 64, tasks=10, spec=tn.Tucker((32, 32, 8)))
+    for way in WAYS:
+        job = job_of(LinearCase(layer, way, (256,), "float32", 0), training=True, concrete=False)
+        found = candidates(job, CPU)
+        least = smallest(job, found)
+        limits = [least, 2 * least, 8 * least, 2**40]
+        chosen = [within(job, found, limit, 4) for limit in limits]
+        rows = [c.chunk or job.batch for c in chosen]
+        assert rows == sorted(rows)
+        assert chosen[-1] == replace(found[0], peak=chosen[-1].peak)
+        assert all(a.peak <= b.peak for a, b in pairwise(chosen))
+
+
+@pytest.mark.parametrize("strategy", ["auto", "factored", "materialised", "autotune"])
+@pytest.mark.parametrize("way", WAYS)
+def test_calls_keep_a_limit(way, strategy):
+    layer, params = LAYERS["tucker"], LAYERS["tucker"].init(0, dtype=float)
+    case = LinearCase(layer, way, (9,), "float64", 0)
+    factors, bias, x, ids = inputs_of(case, params)
+
+    def call(limit, ops=numpy_ops):
+        calls = Calls(layer, ops, strategy, limit)
+        if way == "fan_out":
+            return calls, calls.fan_out(factors, bias, x, False)
+        return calls, calls.apply(factors, bias, x, ids if ids is None else ids[0], False)
+
+    read = {
+        "one": "of one task",
+        "mixed": "of mixed tasks",
+        "each": "of each task",
+        "fan_out": "for every task",
+    }
+    with pytest.raises(
+        tn.TnshareError, match=f"^memory_limit=0 is too little for 9 rows {read[way]} in inference: "
+    ) as e:
+        call(0)
+    least = int(re.search(r"(\d+) bytes$", str(e.value))[1])
+    assert least % 8 == 0  # numbers are of eight bytes
+    ops = Watching()
+    calls, y = call(least, ops)
+    assert 8 * ops.peak(y) <= least
+    checker(case, params)(y)
+    with pytest.raises(tn.TnshareError, match=f"works is {least} bytes"):
+        call(least - 1)
+    text = calls.explain(way, 9, x, training=False)
+    assert "in chunks of " in text
+    assert re.search(r"in chunks of \d rows, [\d,]+ bytes at once", text)
+    assert "in chunks" not in Calls(layer, numpy_ops, strategy, 10**6).explain(way, 9, x, training=False)

@@ -22,6 +22,7 @@ from tnshare.ways import WAYS, grouped, with_input
 
 SPECS = {"laf": tn.LAF(4), "tucker": tn.Tucker((16, 16, 5)), "tt": tn.TT((16, 5))}
 PRIMES = dict(zip("abcdefgh", (2, 3, 5, 7, 11, 13, 17, 19), strict=True))
+VARIANTS = ("", "left", "right", "inside")
 PASTED = {name: getattr(numpy_ops, name) for name in ("matmul", "multiply", "reshape", "take", "transpose")}
 
 
@@ -34,7 +35,7 @@ def operands(draw):
     left, right = (draw(st.lists(st.sampled_from("abcdef"), unique=True, max_size=5)) for _ in range(2))
     common = set(left) & set(right)
     kept = set(left) ^ set(right) | {axis for axis in common if draw(st.booleans())}
-    return tuple(left), tuple(right), frozenset(kept), draw(st.sampled_from(["", "left", "right"]))
+    return tuple(left), tuple(right), frozenset(kept), draw(st.sampled_from(VARIANTS))
 
 
 def matrices(step, axes, arrays):
@@ -50,7 +51,7 @@ def matrices(step, axes, arrays):
 
 @given(operands())
 def test_a_step_is_what_einsum_gives(drawn):
-    left, right, kept, alone = drawn
+    left, right, kept, variant = drawn
     step = product_of(*drawn)
     arrays = [
         np.random.default_rng(n).normal(size=[PRIMES[a] for a in axes])
@@ -59,9 +60,11 @@ def test_a_step_is_what_einsum_gives(drawn):
     a, b = matrices(step, (left, right), arrays)
     shape = [PRIMES[axis] for axis in step.result]
     expected = np.einsum(f"{''.join(left)},{''.join(right)}->{''.join(step.result)}", *arrays)
-    np.testing.assert_allclose(np.matmul(a, b).reshape(shape), expected, atol=1e-9)
+    result = np.matmul(a, b) if step.inner else a * b
+    np.testing.assert_allclose(result.reshape(shape), expected, atol=1e-9)
+    assert result.ndim == len(step.result_groups) or step.variant in ("left", "right")
     assert set(step.result) == kept
-    assert step.alone in ("", alone)
+    assert step.variant in ("", variant)
     assert step.flops(PRIMES) == 2 * math.prod(PRIMES[axis] for axis in {*left, *right})
 
 
@@ -75,9 +78,11 @@ def test_what_is_said_to_be_no_copy_is_none_and_the_rest_is_one(drawn):
     ):
         shares = np.shares_memory(array, matrix)
         strides = [s for s, group in zip(matrix.strides[-2:], groups[-2:], strict=True) if group]
-        # A product reads matrices of which one axis is contiguous; the axis of a lone vector need not be.
-        assert copied == (not shares or (bool(strides) and array.itemsize not in strides))
-        assert turned == (not copied and len(strides) == 2 and strides[0] < strides[1])
+        # A product reads matrices of which one axis is contiguous; entries are multiplied as they lie.
+        unreadable = bool(step.inner and strides) and array.itemsize not in strides
+        assert copied == (not shares or unreadable)
+        late = len(strides) == 2 and strides[0] < strides[1]
+        assert turned == (bool(step.inner) and not copied and late)
 
 
 @pytest.mark.parametrize(
@@ -100,8 +105,15 @@ def test_an_operand_with_the_batch_alone_is_not_copied():
     plain = make_step((0, ("k", "i", "o")), (1, ("i", "b")), frozenset("kob"))
     assert plain.copies == (True, False)
     alone = make_step((0, ("k", "i", "o")), (1, ("i", "b")), frozenset("kob"), "left")
-    assert (alone.copies, alone.alone, alone.result) == ((False, False), "left", ("k", "o", "b"))
+    assert (alone.copies, alone.variant, alone.result) == ((False, False), "left", ("k", "o", "b"))
     assert alone.groups == ((("k",), ("o",), ("i",)), (("i",), ("b",)))
+
+
+def test_an_outer_product_may_put_the_axes_of_one_inside_the_other():
+    step = make_step((0, ("b", "r")), (1, ("b", "i", "o")), frozenset("brio"), "inside")
+    assert (step.variant, step.result) == ("inside", ("b", "i", "r", "o"))
+    assert make_step((0, ("b", "r")), (1, ("b", "o")), frozenset("bro"), "inside").variant == ""
+    assert make_step((0, ("b", "r", "k")), (1, ("k", "i", "o")), frozenset("brio"), "inside").variant == ""
 
 
 # Any moves are right
@@ -127,11 +139,11 @@ def random_plan(network, rng):
             continue
         rest = [axes for n, axes in live.items() if n not in (a, b)]
         needed = frozenset(network.output).union(tasks, FREE if tasks else (), *rest)
-        alone = str(rng.choice(["", "left", "right"]))
-        step = make_step((a, live[a]), (b, live[b]), needed, alone)
+        variant = str(rng.choice(VARIANTS))
+        step = make_step((a, live[a]), (b, live[b]), needed, variant)
         clash = tasks and "b" in step.result and tasks & set(step.result)
         if not clash and leads(step.result):
-            moves.append((a, b, alone))
+            moves.append((a, b, step.variant))
             live = {n: axes for n, axes in live.items() if n not in (a, b)} | {number: step.result}
     return Plan.of(network, moves, "by chance")
 

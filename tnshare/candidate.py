@@ -110,7 +110,7 @@ def _grouped(job: Job, profile: Profile, goal: Goal) -> list[Candidate]:
     """Rows sorted by task: over the tasks that are present, or over all of them."""
     tasks, rows, inner = math.prod(job.network.task_shape), max(job.batch, 1), job.inner or 1
     present = max(tasks * (1 - (1 - 1 / tasks) ** rows), 1.0)
-    found = []
+    found: list[Candidate] = []
     both: tuple[tuple[Grouping, int], ...] = (("present", math.ceil(present)), ("all", tasks))
     for grouping, groups in both:
         longest = longest_group(rows, groups) * inner
@@ -121,8 +121,8 @@ def _grouped(job: Job, profile: Profile, goal: Goal) -> list[Candidate]:
         else:
             network, own = with_input(job.network, "each", longest), goal
         moving = _sorting(job, profile, groups * longest)
-        for candidate in _candidates(job, profile, own, network, 3, grouping):
-            found.append(replace(candidate, seconds=candidate.seconds + moving))
+        plans = _candidates(job, profile, own, network, 3, grouping)
+        found += [replace(candidate, seconds=candidate.seconds + moving) for candidate in plans]
     return found
 
 

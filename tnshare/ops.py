@@ -124,6 +124,7 @@ class NumpyOps:
                 result = np.empty(shape, y.dtype)
             place = slice(n * size, n * size + y.shape[result_axis])
             result[(slice(None),) * result_axis + (place,)] = y
+            del y  # before the next part is computed
         return result
 
 

@@ -95,11 +95,9 @@ class Prices:
         if spread and training:
             seconds += profile.call + profile.stream(b * (k * c if step.variant == "left" else r * k))
         for copied, axes, moved in zip(step.copies, (left, right), views(step), strict=True):
-            if not self.kept(axes):
-                seconds += profile.copy(self.count(axes)) * (1 + training) if copied else 0.0
-                seconds += moved * profile.view * (1 + training)
-            elif copied and self.count(axes) > self.keep:
-                return math.inf
+            # What is kept is a view where a transpose is all it takes: a product then copies it every time.
+            seconds += profile.copy(self.count(axes)) * (1 + training) if copied else 0.0
+            seconds += 0.0 if self.kept(axes) else moved * profile.view * (1 + training)
         return seconds
 
     def bytes(self, plan: Plan) -> int:

@@ -94,7 +94,7 @@ class Linear(torch.nn.Module):
         self._check(x, task, factors[0])
         training = torch.is_grad_enabled()
         if torch.compiler.is_compiling():
-            return self._traced(*self._way(task), factors, bias, x, training)
+            return self._traced(*self._way(task), factors, bias, x, training, statically_known_true)
         keeper = self._keeper(training)
         y: torch.Tensor = self._calls.apply(factors, bias, x, task, training, keeper)
         return y
@@ -105,7 +105,7 @@ class Linear(torch.nn.Module):
         self._check(x, None, factors[0])
         training = torch.is_grad_enabled()
         if torch.compiler.is_compiling():
-            return self._traced("fan_out", None, factors, bias, x, training)
+            return self._traced("fan_out", None, factors, bias, x, training, statically_known_true)
         y: torch.Tensor = self._calls.fan_out(factors, bias, x, training, self._keeper(training))
         return y
 
@@ -192,7 +192,7 @@ class Linear(torch.nn.Module):
 
     def _traced(self, way: Way, ids: Any, *inputs: Any) -> torch.Tensor:
         self._plan_ahead()
-        y: torch.Tensor = self._calls.traced(way, ids, *inputs, known=statically_known_true)
+        y: torch.Tensor = self._calls.traced(way, ids, *inputs)
         return y
 
     @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]

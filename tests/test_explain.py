@@ -1,0 +1,132 @@
+"""What is chosen and why, as tables that a user reads."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import tnshare as tn
+from tnshare.calls import Calls
+from tnshare.candidate import KEPT, Job, candidates
+from tnshare.explain import explain, explain_plan
+from tnshare.ops import numpy_ops
+from tnshare.price import Prices
+from tnshare.profiles import PROFILES
+from tnshare.step import Step
+from tnshare.ways import WAYS
+
+CPU = PROFILES["cpu"]
+LAYER = tn.Linear(64, 48, tasks=5, spec=tn.Tucker((8, 8, 2)))
+X = np.ones((1, 64))
+
+
+def table(lines):
+    """Rows of cells; cells are apart by two blanks or more."""
+    return [re.split(r"\s{2,}", line.strip()) for line in lines]
+
+
+def seconds(cell):
+    return float(cell.removesuffix(" us").replace(",", "")) / 1e6
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("way", WAYS)
+def test_all_candidates_are_listed_with_what_they_cost(way, training):
+    job = Job(LAYER.network, way, 32, None, training, 0 if training else KEPT)
+    found = candidates(job, CPU)
+    chosen, times = found[1], {found[1].name: 0.25, found[-1].name: 2e-6}
+    text = explain(job, found, chosen, CPU, times)
+    head, titles, *rest = text.splitlines()
+    what = "a training step" if training else "inference"
+    assert head.startswith(f"{way}, 32 rows, {what}; predicted by the profile 'cpu' (measured")
+    assert titles.split() == ["candidate", "flops", "bytes", "peak", "predicted", "measured"]
+    assert rest[len(found)] == ""
+    for candidate, line, cells in zip(found, rest, table(rest[: len(found)]), strict=False):
+        assert line.startswith(">") == (candidate is chosen)
+        name, flops, moved, peak, predicted, measured = cells[-6:]
+        assert name == candidate.name
+        numbers = [int(cell.replace(",", "")) for cell in (flops, moved, peak)]
+        assert numbers == [candidate.flops, candidate.bytes, candidate.peak]
+        assert seconds(predicted) == pytest.approx(candidate.seconds, abs=1e-7)
+        took = times.get(candidate.name)
+        assert measured == "-" if took is None else seconds(measured) == pytest.approx(took)
+    steps = rest[len(found) + 1 :]
+    assert (
+        steps
+        == explain_plan(
+            chosen.plan,
+            Prices(chosen.plan.network, CPU, training, job.keep if chosen.kept else 0).steps(chosen.plan),
+        ).splitlines()
+    )
+
+
+def test_steps_are_explained_one_by_one():
+    job = Job(LAYER.network, "mixed", 32, None, False, 0, False)
+    for candidate in candidates(job, CPU):
+        plan, sizes = candidate.plan, candidate.plan.network.sizes
+        lines = explain_plan(plan, Prices(plan.network, CPU, False).steps(plan)).splitlines()
+        assert lines[0] == repr(plan.network)
+        assert lines[1].startswith(f"{len(plan.steps)} steps, {plan.flops:,} flops, largest intermediate ")
+        names = [*plan.network.shapes, *(f"t{n}" for n in range(1, len(plan.steps) + 1))]
+        for n, (step, cells) in enumerate(zip(plan.steps, table(lines[3:]), strict=True), 1):
+            given = [names[m] for m in step.operands]
+            what = " . ".join(given) if isinstance(step, Step) else f"{given[0]}[ids]"
+            assert cells[0] == f"t{n} = {what}"
+            assert cells[2] == f"{step.flops(sizes):,}"
+            assert cells[4] == f"({', '.join(step.result)})"
+            assert cells[3] in ("-", "left", "right", "left and right")
+            if isinstance(step, Step):
+                parts = [
+                    int(np.prod([sizes[a] for a in axes]))
+                    for axes in (step.batch, step.rows, step.inner, step.columns)
+                ]
+                assert cells[1] == " x ".join(map(str, parts))
+                assert ("left" in cells[3], "right" in cells[3]) == step.copies
+            else:
+                assert cells[1] == "-"
+        assert sum(seconds(cells[-1]) for cells in table(lines[3:])) <= candidate.seconds + 1e-6
+
+
+def test_what_is_kept_costs_nothing_and_says_so():
+    job = Job(LAYER.network, "one", 32, None, False, KEPT)
+    found = candidates(job, CPU)
+    assert found[0].kept
+    steps = table(explain(job, found, found[0], CPU).partition("\n\n")[2].splitlines()[3:])
+    assert [cells[-1] for cells in steps[:-1]] == ["kept"] * (len(steps) - 1)
+    assert steps[-1][-1].endswith(" us")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_choice_of_a_call_is_marked_and_its_source_can_be_pasted(way):
+    calls = Calls(LAYER, numpy_ops)
+    text = calls.explain(way, 500, X, training=True)
+    marked = [line for line in text.splitlines() if line.startswith(">")]
+    best = candidates(calls.job(way, (500,), training=True, keep=False, concrete=True), CPU)[0]
+    assert len(marked) == 1
+    assert best.name in marked[0]
+    source = calls.source(way, 500, X, training=True)
+    assert source.startswith("# Rows are sorted by task") == bool(best.grouped)
+    assert source.endswith(best.plan.source(tuple(a for a in best.plan.network.sizes if a not in "bmg")))
+    compile(source, "pasted", "exec")
+
+
+@pytest.mark.parametrize(
+    ("way", "batch", "message"),
+    [
+        ("all", 4, r"^way must be one of \('one', 'mixed', 'each', 'fan_out'\): found 'all'$"),
+        ("one", -1, "^batch must be a whole number of at least 0: found -1$"),
+        ("one", 2.0, "^batch must be a whole number of at least 0: found 2.0$"),
+    ],
+)
+def test_what_cannot_be_explained_is_refused(way, batch, message):
+    calls = Calls(LAYER, numpy_ops)
+    for ask in (calls.explain, calls.source):
+        with pytest.raises(tn.TnshareError, match=message):
+            ask(way, batch, X, training=True)
+    for ask in (LAYER.plan, LAYER.candidates):
+        with pytest.raises(tn.TnshareError, match=message):
+            ask(way, batch)
+    with pytest.raises(tn.TnshareError, match=r"^inner must be a whole number of at least 0: found True$"):
+        LAYER.plan("mixed", 4, True)

@@ -22,6 +22,7 @@ from tnshare.ways import WAYS
 
 STRATEGIES = ("auto", "factored", "materialised")
 LAYER = tn.Linear(4, 3, tasks=5, spec=tn.Tucker((2, 2, 2)))
+SQUARE = tn.Linear(4, 3, tasks=4, spec=tn.LAF(2))
 PAIRS = tn.Linear(4, 3, tasks={"site": 2, "user": 3}, spec=tn.LAF(2))
 
 
@@ -189,6 +190,7 @@ def test_plans_are_for_the_device_of_x(planned):
             "give a task, or ids, or use fan_out",
         ),
         (LAYER, (4,), None, "expected x of shape (5, ..., 4), found (4,)"),
+        (SQUARE, (4,), None, "expected x of shape (4, ..., 4), found (4,)"),
         (PAIRS, (2, 4), None, "expected x of shape (2, 3, ..., 4), found (2, 4)"),
         (PAIRS, (3, 2, 4), None, "expected x of shape (2, 3, ..., 4), found (3, 2, 4)"),
         (LAYER, (3, 4), [0, 5, 7], "task 5 in row 1 is out of range: expected 0 <= task <= 4"),

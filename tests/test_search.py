@@ -62,7 +62,7 @@ def test_the_first_is_the_fastest_and_seconds_are_those_of_the_prices(case, devi
     found = best_plans(network, device, goal)
     seconds = [seconds for seconds, _ in found]
     assert seconds == sorted(seconds)
-    assert len({plan.moves for _, plan in found}) == len(found) <= 8
+    assert len({plan.moves for _, plan in found}) == len(found)
     prices = Prices(network, device, goal.training, goal.keep)
     np.testing.assert_allclose([prices.of(plan) for _, plan in found], seconds, rtol=1e-9)
     for _, plan in found:
@@ -76,25 +76,6 @@ def test_no_plan_is_predicted_to_be_slower_than_the_one_with_the_fewest_flops(ca
     prices = Prices(case.network, device, training)
     ((seconds, _),) = best_plans(case.network, device, Goal(training), most=1)
     assert seconds <= prices.of(Plan.flop_optimal(case.network)) * (1 + 1e-9)
-
-
-@given(linear_cases(), profiles(), st.booleans(), st.integers(1, 9))
-def test_weights_are_built_before_they_meet_the_input_or_never(case, device, training, batch):
-    network = with_input(case.layer.network, case.way, batch)
-    (x,) = (n for n, node in enumerate(network.nodes) if node.name == "x")
-    for _, plan in best_plans(network, device, Goal(training, form="materialised")):
-        *before, last = plan.steps
-        assert x in last.operands
-        assert not any(x in step.operands for step in before)
-    given = [set(node.axes) for node in network.nodes]
-    for _, plan in best_plans(network, device, Goal(training, form="factored")):
-        met = [node.name == "x" for node in network.nodes]
-        axes = [*given]
-        for step in plan.steps:
-            met.append(any(met[n] for n in step.operands))
-            axes.append(set(step.result))
-            made = isinstance(step, Step) or step.operands[0] >= len(given)
-            assert met[-1] or not made or not {"i", "o"} <= axes[-1]
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tnshare as tn
@@ -150,6 +150,7 @@ def close(case, given, expected):
 STRATEGIES = st.sampled_from(("auto", "factored", "materialised"))
 
 
+@settings(max_examples=max(25, settings().max_examples // 2))
 @given(cases(), STRATEGIES, st.floats(0, 1))
 def test_every_limit_is_kept_and_changes_no_number(case, strategy, share):
     plain = case.layer(strategy=strategy)

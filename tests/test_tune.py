@@ -17,7 +17,7 @@ from tnshare.candidate import KEPT, Job, candidates
 from tnshare.keep import Kept
 from tnshare.ops import NumpyOps, numpy_ops
 from tnshare.profiles import PROFILES, Device
-from tnshare.tune import SHORTLIST, measured, tuned, tuning_key
+from tnshare.tune import SHORTLIST, measured, shortlisted, tuned, tuning_key
 
 CPU = PROFILES["cpu"]
 LAYER = tn.Linear(4, 3, tasks=5, spec=tn.Tucker((2, 2, 2)))
@@ -78,10 +78,17 @@ def test_the_fastest_by_the_clock_wins_and_is_found_again(winner, monkeypatch):
 
 
 def test_only_the_shortlist_is_timed(monkeypatch):
-    assert len(FOUND) > SHORTLIST
+    monkeypatch.setattr("tnshare.tune.SHORTLIST", 3)
+    assert len(FOUND) > 3
     clock = Clock(monkeypatch, times(FOUND[-1].name, fast=1e-9))
-    assert tuned(JOB, FOUND, numpy_ops, (4,), inputs()) in FOUND[:SHORTLIST]
-    assert set(clock.runs) == set(NAMES)
+    assert tuned(JOB, FOUND, numpy_ops, (4,), inputs()) in FOUND[:3]
+    assert set(clock.runs) == set(NAMES[:3])
+
+
+@pytest.mark.parametrize(("seconds", "timed"), [(0.01, 10), (0.1, 5), (1.0, 3)])
+def test_of_what_takes_long_fewer_are_timed(seconds, timed):
+    slow = [replace(FOUND[0], seconds=seconds)] * 20
+    assert len(shortlisted(slow)) == timed
 
 
 def test_one_candidate_needs_no_clock(monkeypatch, cache):
@@ -95,6 +102,7 @@ def test_the_first_run_does_not_count_and_rounds_are_several(monkeypatch):
     first = {name: lambda run: 1.0 if run == 1 else 1e-3 for name in NAMES}
     first[NAMES[1]] = lambda run: 1.0 if run == 1 else 0.9e-3
     first[NAMES[2]] = lambda run: 1e-3 if run in (1, 3) else 1.9e-3  # now and then the fastest
+    first[NAMES[3]] = lambda run: 0.6e-3 if run == 1 else 1e-3
     clock = Clock(monkeypatch, first)
     assert tuned(JOB, FOUND, numpy_ops, (4,), inputs()).name == NAMES[1]
     assert min(clock.runs.count(name) for name in NAMES) >= 4
@@ -235,7 +243,7 @@ def test_calls_are_tuned_by_the_strategy_and_explained(monkeypatch, cache):
     (marked,) = (line for line in text.splitlines() if line.startswith(">"))
     assert winner.name in marked
     assert marked.endswith("800,000.0 us")
-    assert sum(row[-1].strip() == "1,000,000.0 us" for row in table) == SHORTLIST - 1
+    assert sum(row[-1].strip() == "1,000,000.0 us" for row in table) == min(SHORTLIST, len(found)) - 1
     clock.runs.clear()
     Calls(LAYER, numpy_ops, "autotune").apply(factors, bias, np.ones((6, 4)), ids_of(6), False, keeper)
     assert chosen == [winner, winner]  # another layer of the same kind, say in another process

@@ -16,7 +16,7 @@ from .ops import Ops
 from .profiles import PROFILES, profile_for
 from .runners import Inputs, Keeper, Runner, fixed_axes, runner
 from .tasks import choose
-from .tune import SHORTLIST, measured, tuned, tuning_key
+from .tune import measured, shortlisted, tuned, tuning_key
 from .ways import WAYS, Way, bucket
 
 Strategy = Literal["auto", "factored", "materialised", "autotune"]
@@ -131,7 +131,7 @@ class Calls:
         from .explain import explain
 
         job, profile, found, chosen = self._chosen(way, batch, like, training)
-        key = tuning_key(job, self.ops, like, tuple(c.name for c in found[:SHORTLIST]))
+        key = tuning_key(job, self.ops, like, tuple(c.name for c in shortlisted(found)))
         times = measured(key, {c.name: c for c in found}) if self.strategy == "autotune" else None
         if times:
             chosen = next(c for c in found if c.name == min(times, key=times.__getitem__))

@@ -251,7 +251,7 @@ def _time_passes(watch: Stopwatch[Array]) -> None:
 def _time_products(watch: Stopwatch[Array], layout: tuple[bool, bool]) -> None:
     """Products over the grid, of two matrices and of two stacks of them."""
     for stack in (False, True):
-        run = getattr(watch.ops, "bmm", watch.ops.matmul) if stack else watch.ops.matmul
+        run = watch.ops.matmul
         for r, k, c in product(GRID, repeat=3):
             items = _items(stack, r, k, c)
             if 2 * items * r * k * c <= _LARGEST:

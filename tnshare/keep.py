@@ -12,17 +12,20 @@ from .candidate import KEPT
 
 @dataclass(frozen=True)
 class _Entry:
-    """What was prepared, from which arrays, and their marks then.
+    """What was prepared, and the marks of the arrays that it was prepared from.
 
     The aliases own the memory that the arrays had then: as long as they live, no other array can come to lie
-    at the same address.
+    at the same address. The arrays themselves are not held, since torch swaps only what nobody else holds.
     """
 
-    factors: tuple[Any, ...]
     marks: tuple[Any, ...]
     aliases: tuple[Any, ...]
     value: Any
     numbers: int
+
+    def agrees(self, other: _Entry) -> bool:
+        """Whether the arrays that both were prepared from are the same; one may have the bias in addition."""
+        return all(a == b for a, b in zip(self.marks, other.marks, strict=False))
 
 
 class Kept:
@@ -40,14 +43,14 @@ class Kept:
     def __call__(self, key: Any, factors: Sequence[Any], prepare: Callable[[], Any]) -> Any:
         """What is kept under the key, or else what ``prepare`` makes, which is kept then."""
         mark = self.mark
-        marks = tuple([mark(factor) for factor in factors])
+        marks = tuple([(id(factor), mark(factor)) for factor in factors])
         entry = self._entries.get(key)
-        if entry is not None and entry.marks == marks and _same(entry.factors, factors):
+        if entry is not None and entry.marks == marks:
             return entry.value
         value = prepare()
-        if None not in marks:
+        if all(known is not None for _, known in marks):
             aliases = tuple(self.alias(factor) for factor in factors)
-            self._keep(key, _Entry(tuple(factors), marks, aliases, value, _numbers(value)))
+            self._keep(key, _Entry(marks, aliases, value, _numbers(value)))
         return value
 
     def drop(self) -> None:
@@ -58,7 +61,10 @@ class Kept:
         return len(self._entries)
 
     def _keep(self, key: Any, entry: _Entry) -> None:
-        entries = {k: e for k, e in list(self._entries.items()) if k != key}
+        if entry.numbers > self.most:
+            return
+        # What was prepared from arrays that have changed since would be of no use, and hold their memory.
+        entries = {k: e for k, e in list(self._entries.items()) if k != key and e.agrees(entry)}
         total = entry.numbers + sum(e.numbers for e in entries.values())
         for old in list(entries):
             if total <= self.most:
@@ -68,14 +74,10 @@ class Kept:
         self._entries = entries
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Kept:
-        return Kept(self.mark, self.alias, self.most)
+        return type(self)(self.mark, self.alias, self.most)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Kept, (self.mark, self.alias, self.most)
-
-
-def _same(before: tuple[Any, ...], now: Sequence[Any]) -> bool:
-    return len(before) == len(now) and all(a is b for a, b in zip(before, now, strict=True))
+        return type(self), (self.mark, self.alias, self.most)
 
 
 def _numbers(value: Any) -> int:

@@ -13,6 +13,7 @@ from .plan import Plan
 from .step import Step, Take, count
 
 _BYTES = 4
+_GRAPH = 8  # calls that the graph of a step for the backward pass costs, beyond its operations
 _OTHER: dict[str, Literal[False, "left", "right"]] = {
     "": False,
     "inside": False,
@@ -87,6 +88,8 @@ class Prices:
         spread = _OTHER[step.variant]
         left_turned, right_turned = step.turned
         seconds = self._product(b, r, k, c, spread, step.turned) if step.inner else profile.outer(b, r, c)
+        if training:
+            seconds += _GRAPH * profile.call
         if training and not step.inner:  # the gradient times the other operand, summed, for each of the two
             seconds += 4 * profile.stream(b * r * c)
         elif training:
@@ -95,6 +98,8 @@ class Prices:
         if spread and training:
             seconds += profile.call + profile.stream(b * (k * c if step.variant == "left" else r * k))
         for copied, axes, moved in zip(step.copies, (left, right), views(step), strict=True):
+            if copied and self.kept(axes) and self.count(axes) > self.keep:
+                return math.inf  # where it is folded too, the copy is kept
             # What is kept is a view where a transpose is all it takes: a product then copies it every time.
             seconds += profile.copy(self.count(axes)) * (1 + training) if copied else 0.0
             seconds += 0.0 if self.kept(axes) else moved * profile.view * (1 + training)

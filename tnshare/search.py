@@ -43,7 +43,7 @@ class Goal:
 
 @lru_cache(maxsize=4096)
 def best_plans(
-    network: Network, profile: Profile, goal: Goal, most: int = 8
+    network: Network, profile: Profile, goal: Goal, most: int = 10
 ) -> tuple[tuple[float, Plan], ...]:
     """The plans that the profile predicts to be the fastest, with their seconds, the best one first."""
     if len(network.nodes) > _MOST:

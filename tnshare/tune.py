@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import random
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import astuple
@@ -16,7 +15,7 @@ from .ops import Ops
 from .runners import Inputs, runner
 
 KIND = "autotune"
-SHORTLIST = 6
+SHORTLIST = 10  # candidates that are timed; fewer of those that take long
 _SECONDS = 0.1  # for each candidate, at least three rounds
 _HOPELESS = 2.0  # times as slow as the fastest after the first round: not timed again
 
@@ -25,7 +24,7 @@ def tuned(
     job: Job, found: Sequence[Candidate], ops: Ops[Any], lead: tuple[int, ...], inputs: Inputs
 ) -> Candidate:
     """The fastest of the shortlist, by an earlier measurement of the same call here, or by one now."""
-    shortlist = {candidate.name: candidate for candidate in found[:SHORTLIST]}
+    shortlist = {candidate.name: candidate for candidate in shortlisted(found)}
     if len(shortlist) == 1:
         return found[0]
     key = tuning_key(job, ops, inputs[2], tuple(shortlist))
@@ -34,6 +33,12 @@ def tuned(
         seconds = _measure(job, list(shortlist.values()), ops, lead, inputs)
         store.write(KIND, key, seconds)
     return shortlist[min(seconds, key=seconds.__getitem__)]
+
+
+def shortlisted(found: Sequence[Candidate]) -> Sequence[Candidate]:
+    """The candidates that are worth timing, the best prediction first."""
+    seconds = found[0].seconds
+    return found[: SHORTLIST if seconds < 0.02 else SHORTLIST // 2 if seconds < 0.2 else 3]
 
 
 def measured(key: dict[str, Any], shortlist: dict[str, Candidate]) -> dict[str, float] | None:
@@ -78,12 +83,8 @@ def _measure(
         fastest = min(min(values) for values in times.values())
         if rounds > 1:
             programs = {n: p for n, p in programs.items() if min(times[n]) < _HOPELESS * fastest}
-    # Of a busy machine the lower quartile tells more than the median; the first run was a warm-up.
-    return {name: _quartile(values[1:]) for name, values in times.items() if len(values) > 1}
-
-
-def _quartile(values: list[float]) -> float:
-    return statistics.quantiles(values, n=4)[0] if len(values) > 3 else min(values)
+    # On a busy machine the shortest time says the most; the first run was a warm-up.
+    return {name: min(values[1:]) for name, values in times.items() if len(values) > 1}
 
 
 def _program(

@@ -7,7 +7,8 @@ except ModuleNotFoundError as error:
         raise
     raise ImportError('tnshare_torch needs PyTorch: pip install "tnshare[torch]"') from None
 
+from .calibrate import calibrate
 from .linear import Linear
 from .ops import TorchOps, ops
 
-__all__ = ["Linear", "TorchOps", "ops"]
+__all__ = ["Linear", "TorchOps", "calibrate", "ops"]

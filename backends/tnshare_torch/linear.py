@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -12,13 +12,14 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 import tnshare as tn
 from tnshare.calls import Calls, Strategy
 from tnshare.candidate import Candidate
+from tnshare.checks import whole
 from tnshare.keep import Kept
 from tnshare.layer import Tasks
 from tnshare.spec import Spec
 from tnshare.tasks import choose
 from tnshare.ways import Way
 
-from .keep import mark
+from .keep import KeptTensors, alias, mark
 from .ops import ops
 
 _IMPORTS = """\
@@ -68,10 +69,10 @@ class Linear(torch.nn.Module):
         if not bias:
             self.register_parameter("bias", None)
         self._calls = Calls(self.description, ops, strategy, memory_limit)
-        self._kept = Kept(mark, torch.Tensor.detach)
+        self._kept = KeptTensors(mark, alias)
         self._names = tuple(self.description.network.shapes)
         self.reset_parameters()
-        self.plan_for = tuple(plan_for)
+        self.plan_for = _batches(plan_for)
 
     def reset_parameters(self) -> None:
         """Start again from the initial values of the seed."""
@@ -151,6 +152,10 @@ class Linear(torch.nn.Module):
         self._calls.forget()
         return self
 
+    def __getstate__(self) -> dict[str, Any]:
+        calls = self._calls  # has functions, which no pickle holds
+        return {**self.__dict__, "_calls": Calls(calls.layer, ops, calls.strategy, calls.memory_limit)}
+
     def _keeper(self, training: bool) -> Kept | None:
         return None if training or self.training else self._kept
 
@@ -187,11 +192,19 @@ class Linear(torch.nn.Module):
         """What a traced call asks for, and its ids."""
         if task is None:
             return "each", None
+        sizes = self.description.task_shape
+        if isinstance(task, tuple) and [type(part) for part in task] == [int] * len(sizes):
+            parts = zip(task, sizes, strict=True)
+            if all(0 <= part < size for part, size in parts):
+                return "one", task  # Dynamo does not read what `choose` does with it
         choice = choose(task, self.description.network, ops)
         return ("one" if choice.rows is None else "mixed"), choice.ids
 
     def _traced(self, way: Way, ids: Any, *inputs: Any) -> torch.Tensor:
         self._plan_ahead()
+        x = inputs[2]
+        if way == "mixed" and x.ndim > 2:  # rows and their vectors are folded into one axis
+            ids = [column.reshape(-1, *[1] * (x.ndim - 2)).expand(x.shape[:-1]).reshape(-1) for column in ids]
         y: torch.Tensor = self._calls.traced(way, ids, *inputs)
         return y
 
@@ -203,3 +216,9 @@ class Linear(torch.nn.Module):
         """
         self._calls.ahead(next(self.parameters()), self.plan_for)
         return True
+
+
+def _batches(plan_for: Sequence[int]) -> tuple[int, ...]:
+    if isinstance(plan_for, str) or not isinstance(plan_for, Iterable) or not (sizes := tuple(plan_for)):
+        raise tn.TnshareError(f"plan_for must be one or more numbers of rows: found {plan_for!r}")
+    return tuple(whole("plan_for", rows, least=1) for rows in sizes)

@@ -47,12 +47,14 @@ class TorchOps:
         if len(ids) > 1 or isinstance(first, int):
             return a[tuple(_index(i, a.device) for i in ids)]
         index = _index(first, a.device)
-        # Backwards, index_select adds rows up without sorting them.
-        return a[index] if index.ndim != 1 else torch.index_select(a, 0, index)
+        if index.ndim == 1:  # backwards, index_select adds rows up without sorting them
+            return torch.index_select(a, 0, index)
+        # a[index] would read the value of a single index, and compile a compiled call again for every task.
+        return torch.index_select(a, 0, index.reshape(-1)).reshape(index.shape + a.shape[1:])
 
     @staticmethod
     def row(a: torch.Tensor, i: Any) -> torch.Tensor:
-        return a[i : i + 1] if type(i) is int else a[_index(i, a.device)].reshape(1, -1)
+        return a[i : i + 1] if type(i) is int else torch.index_select(a, 0, _index(i, a.device).reshape(1))
 
     @staticmethod
     def asarray(value: NDArray, like: torch.Tensor | None = None) -> torch.Tensor:

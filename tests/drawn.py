@@ -23,10 +23,15 @@ class Device(Profile):
 def profiles(draw: st.DrawFn) -> Profile:
     """Devices of all kinds: for some calls are free, for some bytes; every order is the best for one."""
     size = st.floats(1e-9, 1.0)
-    rng = np.random.default_rng(draw(st.integers(0, 999)))
+    return some_profile(draw(size), draw(size), draw(size), draw(size), draw(st.integers(0, 999)))
+
+
+def some_profile(call: float, view: float, passing: float, turning: float, seed: int) -> Profile:
+    """Seconds of a call, a view, a byte passed over, a byte turned; the speed of products is by chance."""
+    rng = np.random.default_rng(seed)
     rates = [tuple(np.exp(rng.uniform(0, 20, 4 * len(GRID) ** 3)).tolist()) for _ in range(2)]
-    passes = [(1 / draw(size),) * len(SIZES) for _ in range(2)]
-    return Device("any", "drawn", draw(size), draw(size), *passes, *rates)
+    passes = [(1 / seconds,) * len(SIZES) for seconds in (passing, turning)]
+    return Device("any", "drawn", call, view, *passes, *rates)
 
 
 def arrays_of(network: Network, seed: int = 0) -> tuple[list[Any], dict[str, np.ndarray]]:

@@ -134,7 +134,8 @@ def test_every_parameter_that_changes_alone_is_noticed_and_so_is_every_task(way,
         kept, run = keeper(), runner(job, candidate, numpy_ops, case.lead)
         for name in (None, *params):
             if name:
-                params[name][...] += 1
+                params = {**params, name: params[name] + 1}
+                factors, bias, *_ = inputs_of(case, params)
             weights = np.einsum(case.layer.network.equation, *factors)
             for task in range(3) if way == "one" else (0,):
                 y = run(factors, bias, x, (task,) if way == "one" else ids, kept)

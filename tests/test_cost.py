@@ -173,21 +173,16 @@ def test_a_measured_profile_knows_the_device(measured):
 
 
 class Counting:
-    """NumPy that counts stacks, to see that they are measured by the operation for them."""
+    """NumPy that counts products of stacks."""
 
     def __init__(self):
         self.stacks = 0
-        self.dimensions: set[int] = set()
 
     def __getattr__(self, name):
         return getattr(numpy_ops, name)
 
     def matmul(self, a, b):
-        self.dimensions.add(a.ndim)
-        return np.matmul(a, b)
-
-    def bmm(self, a, b):
-        self.stacks += 1
+        self.stacks += a.ndim == 3
         return np.matmul(a, b)
 
 
@@ -204,7 +199,6 @@ def test_where_programs_are_compiled_views_are_free_and_orders_the_compilers():
     assert len(compiled) > 400
     assert len(waited) >= 2 * len(compiled)
     assert ops.stacks > 200
-    assert ops.dimensions == {2}
 
 
 def test_a_device_that_nobody_knows_is_refused():
@@ -222,6 +216,7 @@ def test_a_device_that_nobody_knows_is_refused():
         (HERE, "cpu"),
         (replace(HERE, framework="jax"), "cpu-jax"),
         (replace(HERE, kind="cuda", model="NVIDIA A100-SXM4-80GB"), "a100"),
+        (replace(HERE, kind="cuda", model="another"), "a100"),
         (replace(HERE, kind="cuda", model="NVIDIA H100 80GB HBM3", framework="jax"), "h100"),
         (replace(HERE, model="not an A100"), "cpu"),
     ],
@@ -241,7 +236,6 @@ def test_a_device_that_was_measured_gets_its_own_profile(measured, monkeypatch):
         {"version": "2.14"},
         {"threads": 2},
         {"model": "another"},
-        {"kind": "cuda"},
         {"framework": "numpy"},
     ]
     assert all(profile_for(replace(HERE, **other)) is CPU for other in others)

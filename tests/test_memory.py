@@ -41,14 +41,20 @@ class Watching(NumpyOps):
     """NumPy that writes down, at every operation, the memory that is alive of all that was made so far."""
 
     def __init__(self):
-        self.alive = {}
+        self.alive, self.numbers, self.made = (
+            {},
+            {},
+            0,
+        )  # by number, since the id of what is gone is used again
         self.most = []
 
     def seen(self, result, *given):
         owner = result if result.base is None else result.base
         if not any(np.shares_memory(result, array) for array in given):
-            self.alive[id(owner)] = owner.size
-            weakref.finalize(owner, self.alive.pop, id(owner))
+            self.made += 1
+            self.numbers[id(owner)] = self.made
+            self.alive[self.made] = owner.size
+            weakref.finalize(owner, self.alive.pop, self.made)
         self.most.append(dict(self.alive))
         return result
 
@@ -72,7 +78,7 @@ class Watching(NumpyOps):
 
     def peak(self, result):
         """The most that was alive beyond a result."""
-        own = id(result if result.base is None else result.base)
+        own = self.numbers.get(id(result if result.base is None else result.base))
         return max((sum(n for k, n in at.items() if k != own) for at in self.most), default=0)
 
 

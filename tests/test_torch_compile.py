@@ -19,7 +19,6 @@ TWO = {"site": 2, "user": 3}
 LAYOUTS = {
     "laf": (T, tn.LAF(2)),
     "tucker": (T, tn.Tucker((3, 3, 2))),
-    "tt": (T, tn.TT((3, 2))),
     "frozen": (T, tn.LAF.evgeniou_pontil(T)),
     "two": (TWO, tn.TT((2, 2, 2))),
 }

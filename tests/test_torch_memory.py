@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tnshare as tn
-from tnshare.candidate import Candidate
+from tnshare.candidate import needed
 from tnshare.testing.cases import specs
 from tnshare.ways import WAYS
 
@@ -22,45 +23,6 @@ tnt = pytest.importorskip("tnshare_torch")
 from benchmarks.memory import peak_bytes  # noqa: E402
 
 DTYPES = {"float32": (torch.float32, 1e-3), "float64": (torch.float64, 1e-9)}
-
-
-def two_then_three():
-    a, b = torch.empty(100, dtype=torch.uint8), torch.empty(200, dtype=torch.uint8)
-    del a
-    return torch.empty(500, dtype=torch.uint8), [b]
-
-
-def one_then_another():
-    for size in (300, 200):
-        torch.empty(size, dtype=torch.uint8)
-
-
-KNOWN = {
-    "nothing": (lambda: None, 0),
-    "one after the other": (one_then_another, 300),
-    "what is returned is excused": (lambda: torch.empty(100, dtype=torch.uint8), 0),
-    "at any depth": (two_then_three, 100),
-    "a view excuses its own numbers": (lambda: torch.empty(100, dtype=torch.uint8)[:30], 70),
-    "once for every view": (lambda: torch.empty(100, dtype=torch.uint8).split([30, 60, 10])[:2], 10),
-    "expanded numbers are no more": (lambda: torch.empty(100, dtype=torch.uint8).expand(9, 100), 0),
-    "temporaries of an expression": (lambda: (torch.empty(64).exp() + torch.empty(64)).exp(), 3 * 256),
-    "backwards": (
-        lambda: torch.ones(64, requires_grad=True).exp().exp().backward(torch.ones(64)),
-        6 * 256,
-    ),
-}
-
-
-@pytest.mark.parametrize("known", KNOWN)
-def test_the_meter_counts_known_allocations(known):
-    function, expected = KNOWN[known]
-    function()
-    assert peak_bytes(function) == expected
-
-
-def test_the_meter_ignores_what_was_there_before():
-    old = [torch.empty(1000)]
-    assert peak_bytes(lambda: (old.clear(), torch.empty(10).clone())[1:]) == 40
 
 
 @dataclass(frozen=True)
@@ -150,7 +112,7 @@ def close(case, given, expected):
 STRATEGIES = st.sampled_from(("auto", "factored", "materialised"))
 
 
-@settings(max_examples=max(25, settings().max_examples // 2))
+@settings(max_examples=max(20, settings().max_examples // 3))
 @given(cases(), STRATEGIES, st.floats(0, 1))
 def test_every_limit_is_kept_and_changes_no_number(case, strategy, share):
     plain = case.layer(strategy=strategy)
@@ -166,15 +128,42 @@ def test_every_limit_is_kept_and_changes_no_number(case, strategy, share):
             case.call(case.layer(strategy=strategy, memory_limit=smallest - 1))()
 
 
+@settings(max_examples=max(20, settings().max_examples // 3))
 @given(cases(), st.data())
 def test_the_peak_of_a_candidate_is_an_upper_bound(case, data):
     calls = case.layer()._calls
     job = calls.job(case.way, case.lead, training=case.training, keep=False, concrete=0 not in case.lead)
     found = calls.shortlist(job, calls.profile(torch.empty(0)))
     candidate = data.draw(st.sampled_from([c for c in found if not c.grouped]))
-    assert isinstance(candidate, Candidate)
     measured = peak_bytes(case.call(case.layer(strategy=candidate)))
     assert measured <= candidate.peak * (2 if case.dtype == "float64" else 1)
+
+
+# Each has a plan of a kind that others lack: outer products, repeated operands, copies, slices of slices.
+SHAPES = {
+    "wide laf": (3, 40, 3, tn.LAF(3)),
+    "wide tt": (3, 40, 3, tn.TT((3, 1))),
+    "narrow tt": (40, 3, 6, tn.TT((4, 4))),
+    "hard": (8, 32, 6, tn.LAF.hard_sharing()),
+    "two laf": (2, 5, {"site": 2, "user": 4}, tn.LAF(2)),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_no_candidate_needs_more_than_it_says(shape, way):
+    options = dict(zip(("in_features", "out_features", "tasks", "spec"), SHAPES[shape], strict=True))
+    leads = [(16, 2)] if way == "mixed" else [(32,), (1,)]
+    for lead, training in itertools.product(leads, [True, False]):
+        case = Case(tuple(options.items()), way, lead, "float32", training, True, lead != (1,))
+        calls = case.layer()._calls
+        job = calls.job(way, lead, training=training, keep=False, concrete=True)
+        for candidate in calls.shortlist(job, calls.profile(torch.empty(0))):
+            if not candidate.grouped:
+                assert peak_bytes(case.call(case.layer(strategy=candidate))) <= candidate.peak
+                limit = 4 * needed(job, candidate, 1, job.batch)
+                layer = case.layer(strategy=candidate, memory_limit=limit)
+                assert peak_bytes(case.call(layer)) <= limit
 
 
 LARGE = {"laf": tn.LAF(5), "tucker": tn.Tucker((24, 16, 5)), "tt": tn.TT((16, 5))}
@@ -187,7 +176,7 @@ def large(method, way, training, lead=(128,)):
 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("method", LARGE)
+@pytest.mark.parametrize("method", ["laf", "tucker"])
 def test_limits_are_not_much_larger_than_what_is_used(method, way, training):
     case = large(method, way, training)
     smallest = case.smallest()
@@ -217,7 +206,7 @@ def test_chunks_make_limits_possible_that_no_plan_for_all_rows_keeps(way):
     assert case.smallest() < peak_bytes(case.call(case.layer())) / 3
 
 
-@pytest.mark.parametrize("share", [1, 2, 8])
+@pytest.mark.parametrize("share", [1, 4])
 @pytest.mark.parametrize("way", WAYS)
 def test_a_backward_pass_may_be_gone_through_twice(way, share):
     case = large("tucker", way, True, (40,))

@@ -188,7 +188,8 @@ class Calls:
         return PROFILES["cpu"] if device is None else profile_for(device(like))
 
     def _call(self, way: Way, rows: int | None, training: bool, inputs: Inputs) -> Any:
-        key = (way, inputs[2].shape, rows, training, inputs[4] is None)
+        x = inputs[2]
+        key = (way, x.shape, rows, training, inputs[4] is None, getattr(x, "dtype", None))
         run = self._runs.get(key)
         if run is None:
             run = self._made(way, rows, training, inputs)

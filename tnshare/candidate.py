@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Literal
 
 from .cost import Profile
+from .emit import varies
 from .errors import TnshareError
 from .memory import peak
 from .network import Network
@@ -100,7 +101,8 @@ def _candidate(
     job: Job, profile: Profile, goal: Goal, seconds: float, plan: Plan, grouping: Grouping = ""
 ) -> Candidate:
     prices = Prices(plan.network, profile, goal.training, goal.keep)
-    sizes, kept = plan.network.sizes, bool(goal.keep)
+    # Where nothing is computed from factors alone, looking whether they changed costs more than it saves.
+    sizes, kept = plan.network.sizes, bool(goal.keep) and not all(varies(s.result) for s in plan.steps)
     alive = peak(plan, sizes, training=goal.training, kept=kept, bias=_biases(job)) + _slices(job)
     name = plan.text if not grouping else f"{plan.text}, rows grouped ({grouping})"
     return Candidate(name, plan, seconds, prices.bytes(plan), 4 * alive, grouping, kept)

@@ -116,8 +116,10 @@ class _Writer:
 
     def _taken(self, step: Take) -> str:
         ids = self.variables[[node.name for node in self.plan.network.nodes].index(IDS)]
-        columns = "".join(f"{ids}[{n}], " for n in step.columns).strip()
-        return f"take({self._ready(step.operand, self._unfolded(step.operand))}, ({columns}))"
+        columns = f"({''.join(f'{ids}[{n}], ' for n in step.columns).strip()})"
+        if step.columns == tuple(range(len(self.plan.network.tasks))):
+            columns = ids
+        return f"take({self._ready(step.operand, self._unfolded(step.operand))}, {columns})"
 
     def _product(self, step: Step, constant: bool) -> str:
         orders = step.left_order, step.right_order

@@ -23,8 +23,7 @@ from .step import FREE, IDS, Move, Step, Variant, make_take, product_of
 from .ways import GROUP
 
 Form = Literal["any", "factored", "materialised"]
-_ALIKE = 2  # parts in the same memory order that are kept of a set, since predictions are not exact
-_MOST_PARTS = 6  # parts that are kept of a set
+_FEW = 6  # operands; for more, the search keeps half as many parts of a set
 _MOST = 10  # operands; for more the number of sets is too large, and opt_einsum's order has to do
 
 
@@ -125,7 +124,7 @@ class _Search:
         found.sort(key=lambda p: p.seconds)
         if last:
             return self._with_taken(found)
-        few = _few(found)
+        few = _few(found, alike=2 if len(self.nodes) < _FEW else 1)
         if not any(map(self._meets_rows, few)):
             few += next(([part] for part in found if self._meets_rows(part)), [])
         return self._with_taken(few)
@@ -212,15 +211,15 @@ def _halves(chosen: int, table: dict[int, list[_Part]]) -> Iterator[tuple[list[_
     return iter(joined or pairs)
 
 
-def _few(parts: list[_Part]) -> list[_Part]:
-    """Of parts in the order of their times, the first of every memory order, and one more."""
+def _few(parts: list[_Part], alike: int) -> list[_Part]:
+    """Of parts in the order of their times, the first ``alike`` of every memory order: predictions err."""
     seen: dict[tuple[str, ...], int] = {}
     kept = []
     for part in parts:
         seen[part.axes] = seen.get(part.axes, 0) + 1
-        if seen[part.axes] <= _ALIKE:
+        if seen[part.axes] <= alike:
             kept.append(part)
-    return kept[:_MOST_PARTS]
+    return kept[: 3 * alike]
 
 
 def _rest(part: _Part) -> tuple[tuple[str, ...], int, tuple[_Part, ...], Variant]:

@@ -44,6 +44,14 @@ class TorchOps:
     @staticmethod
     def take(a: torch.Tensor, ids: Sequence[Any]) -> torch.Tensor:
         first = ids[0]
+        if (
+            len(ids) == 1
+            and isinstance(first, torch.Tensor)
+            and first.dtype == torch.int64
+            and first.ndim == 1
+        ):
+            # Backwards, index_select adds rows up without sorting them.
+            return torch.index_select(a, 0, first)
         if len(ids) > 1 or isinstance(first, int):
             return a[tuple(_index(i, a.device) for i in ids)]
         index = _index(first, a.device)

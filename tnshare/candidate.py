@@ -100,9 +100,12 @@ def _candidates(
 def _candidate(
     job: Job, profile: Profile, goal: Goal, seconds: float, plan: Plan, grouping: Grouping = ""
 ) -> Candidate:
-    prices = Prices(plan.network, profile, goal.training, goal.keep)
     # Where nothing is computed from factors alone, looking whether they changed costs more than it saves.
-    sizes, kept = plan.network.sizes, bool(goal.keep) and not all(varies(s.result) for s in plan.steps)
+    kept = bool(goal.keep) and not all(varies(step.result) for step in plan.steps)
+    prices = Prices(plan.network, profile, goal.training, goal.keep if kept else 0)
+    if goal.keep and not kept:
+        seconds = prices.of(plan)
+    sizes = plan.network.sizes
     alive = peak(plan, sizes, training=goal.training, kept=kept, bias=_biases(job)) + _slices(job)
     name = plan.text if not grouping else f"{plan.text}, rows grouped ({grouping})"
     return Candidate(name, plan, seconds, prices.bytes(plan), 4 * alive, grouping, kept)

@@ -105,6 +105,8 @@ def _candidate(
     prices = Prices(plan.network, profile, goal.training, goal.keep if kept else 0)
     if goal.keep and not kept:
         seconds = prices.of(plan)
+    elif kept:
+        seconds += (len(plan.network.nodes) + 2) * profile.view / 2  # to look whether a factor has changed
     sizes = plan.network.sizes
     alive = peak(plan, sizes, training=goal.training, kept=kept, bias=_biases(job)) + _slices(job)
     name = plan.text if not grouping else f"{plan.text}, rows grouped ({grouping})"

@@ -47,11 +47,14 @@ class Kept:
         entry = self._entries.get(key)
         if entry is not None and entry.marks == marks:
             return entry.value
-        value = prepare()
+        value = self._made(prepare)
         if all(known is not None for _, known in marks):
             aliases = tuple(self.alias(factor) for factor in factors)
             self._keep(key, _Entry(marks, aliases, value, _numbers(value)))
         return value
+
+    def _made(self, prepare: Callable[[], Any]) -> Any:
+        return prepare()
 
     def drop(self) -> None:
         """Forget everything."""

@@ -55,19 +55,19 @@ def _folding(job: Job, run: Runner, ops: Ops[Any], lead: tuple[int, ...]) -> Run
     return folded
 
 
-def _contract(job: Job, candidate: Candidate, ops: Ops[Any]) -> Runner:
-    """The contraction as a function of factors, keeper, key of what is kept, and the other operands."""
+def _contract(candidate: Candidate, ops: Ops[Any]) -> tuple[Runner, Runner | None]:
+    """The contraction as a function of all operands; and of factors, keeper and the others, if it keeps."""
     plain = program(candidate.plan, ops, fixed_axes(candidate.plan))
     if not candidate.kept:
-        return lambda factors, keeper, key, *rest: plain(*factors, *rest)
+        return plain, None
     prepare, contract, text = kept_program(candidate.plan, ops, fixed_axes(candidate.plan))
 
-    def kept(factors: Any, keeper: Keeper | None, key: Any, *rest: Any) -> Any:
+    def kept(factors: Any, keeper: Keeper | None, *rest: Any) -> Any:
         if keeper is None:
             return plain(*factors, *rest)
-        return contract(*keeper((text, key), factors, lambda: prepare(*factors)), *rest)
+        return contract(*keeper(text, factors, lambda: prepare(*factors)), *rest)
 
-    return kept
+    return plain, kept
 
 
 def _one(job: Job, candidate: Candidate, ops: Ops[Any]) -> Runner:
@@ -106,11 +106,11 @@ def _one(job: Job, candidate: Candidate, ops: Ops[Any]) -> Runner:
 
 
 def _mixed(job: Job, candidate: Candidate, ops: Ops[Any]) -> Runner:
-    contract, take, add, reshape = _contract(job, candidate, ops), ops.take, ops.add, ops.reshape
+    (plain, kept), take, add, reshape = _contract(candidate, ops), ops.take, ops.add, ops.reshape
     o = job.network.sizes["o"]
 
     def run(factors: Any, bias: Any, x: Any, ids: Any, keeper: Any = None) -> Any:
-        y = contract(factors, keeper, None, x, ids)
+        y = plain(*factors, x, ids) if kept is None else kept(factors, keeper, x, ids)
         if bias is None:
             return y
         rows = take(bias, ids)
@@ -120,11 +120,11 @@ def _mixed(job: Job, candidate: Candidate, ops: Ops[Any]) -> Runner:
 
 
 def _each(job: Job, candidate: Candidate, ops: Ops[Any]) -> Runner:
-    contract, add, reshape = _contract(job, candidate, ops), ops.add, ops.reshape
+    (plain, kept), add, reshape = _contract(candidate, ops), ops.add, ops.reshape
     shape = (*job.network.task_shape, 1, job.network.sizes["o"])
 
     def run(factors: Any, bias: Any, x: Any, ids: Any, keeper: Any = None) -> Any:
-        y = contract(factors, keeper, None, x)
+        y = plain(*factors, x) if kept is None else kept(factors, keeper, x)
         return y if bias is None else add(y, reshape(bias, shape))
 
     return run
@@ -132,7 +132,7 @@ def _each(job: Job, candidate: Candidate, ops: Ops[Any]) -> Runner:
 
 def _grouped(job: Job, candidate: Candidate, ops: Ops[Any]) -> Runner:
     """Sort rows by task, run each task's at once, bring them back; as they come if that is mostly padding."""
-    contract, take, reshape = _contract(job, candidate, ops), ops.take, ops.reshape
+    (plain, kept), take, reshape = _contract(candidate, ops), ops.take, ops.reshape
     own, tasks = _own_columns(job), job.network.task_shape
     everyone = candidate.grouped == "all"
     as_they_come = _mixed(job, candidate.otherwise, ops) if candidate.otherwise else None
@@ -157,7 +157,7 @@ def _grouped(job: Job, candidate: Candidate, ops: Ops[Any]) -> Runner:
                 take(f, [present[c] for c in cs]) if cs else f for f, cs in zip(factors, own, strict=True)
             ]
         xs = reshape(take(x, (groups.rows,)), (*lead, rows, i))
-        y = contract(factors, keeper if everyone else None, None, xs)
+        y = plain(*factors, xs) if kept is None else kept(factors, keeper, xs)
         split = (math.prod(lead) * groups.longest, *(() if inner is None else (inner,)), o)
         y = take(reshape(y, split), (groups.back,))
         if bias is None:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from tnshare.keep import Kept
-
-_steps: dict[int, int] = {}  # of optimisers, by the id of a parameter
 
 
 class KeptTensors(Kept):
@@ -20,28 +17,36 @@ class KeptTensors(Kept):
     A view would hold its parameter, and `torch.utils.swap_tensors` refuses one that somebody holds.
     """
 
+    _seen = 0
+
     def __call__(self, key: Any, factors: Sequence[torch.Tensor], prepare: Callable[[], Any]) -> Any:
-        return super().__call__(key, factors, lambda: _detached(prepare()))
+        if self._seen != _optimisers.steps:
+            self.drop()
+            self._seen = _optimisers.steps
+        kind = factors[0].device.type
+        if torch.is_autocast_enabled(kind):  # what it makes of a tensor is something else to keep
+            key = key, torch.get_autocast_dtype(kind)
+        return super().__call__(key, factors, prepare)
+
+    def _made(self, prepare: Callable[[], Any]) -> Any:
+        return _detached(prepare())
 
 
 def mark(tensor: torch.Tensor) -> Any:
     """Something that changes with the numbers of a tensor, unless they are written through ``.data``.
 
-    None where torch cannot say: inside its transforms, and for tensors made in inference mode. What autocast
-    makes of a tensor counts as other numbers.
+    None where torch cannot say: inside its transforms, and for tensors made in inference mode.
     """
     try:
-        kind = tensor.device.type
-        cast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
-        place = tensor.data_ptr(), tensor.stride(), tensor.dtype, tensor.device
-        return tensor._version, _steps.get(id(tensor), 0), cast, *place
+        order = None if tensor.is_contiguous() else tensor.stride()
+        return tensor._version, tensor.data_ptr(), order, tensor.dtype
     except RuntimeError:
         return None
 
 
 def alias(tensor: torch.Tensor) -> torch.Tensor:
     """Another tensor that owns the same memory."""
-    _watch_optimisers()
+    _optimisers.watch()
     return tensor.detach()
 
 
@@ -51,13 +56,22 @@ def _detached(value: Any) -> Any:
     return None if value is None else value.detach()
 
 
-@cache
-def _watch_optimisers() -> None:
-    register_optimizer_step_post_hook(_after_step)
+class _Optimisers:
+    """Counts the steps of all optimisers, from the first time that something is kept.
+
+    Fused ones write to parameters without a change of their versions (seen in torch 2.13).
+    """
+
+    def __init__(self) -> None:
+        self.steps, self._watched = 0, False
+
+    def watch(self) -> None:
+        if not self._watched:
+            self._watched = True
+            register_optimizer_step_post_hook(self._after_step)
+
+    def _after_step(self, *_: Any) -> None:
+        self.steps += 1
 
 
-def _after_step(optimiser: torch.optim.Optimizer, *_: Any) -> None:
-    """Fused optimisers write to parameters without a change of their versions (seen in torch 2.13)."""
-    for group in optimiser.param_groups:
-        for parameter in group["params"]:
-            _steps[id(parameter)] = _steps.get(id(parameter), 0) + 1
+_optimisers = _Optimisers()

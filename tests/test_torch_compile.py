@@ -173,17 +173,25 @@ def test_a_call_of_one_task_can_be_exported(layout):
 
 
 @every_way
-def test_a_limit_that_every_planned_batch_keeps_compiles(way):
-    layer = make(memory_limit=10**6, plan_for=(1, 8))
-    function, _ = compiled(layer, way)
-    call = inputs(layer, way, 7)
-    assert same(everything(function, layer, *call), everything(caller(layer, way), layer, *call))
+def test_a_limit_is_not_promised_where_it_cannot_be_kept(way):
+    layer = make(memory_limit=10**6)
+    with pytest.raises(Exception, match="memory_limit is a promise that only eager calls can keep"):
+        compiled(layer, way)[0](*inputs(layer, way, 7))
 
 
-def test_a_limit_that_a_planned_batch_cannot_keep_is_told():
-    layer = make(memory_limit=10)
-    with pytest.raises(Exception, match=r"memory_limit=10 is too little .* the smallest that works is"):
-        compiled(layer, "one")[0](*inputs(layer, "one", 7))
+def test_a_candidate_of_another_layer_or_way_is_refused():
+    layer = make()
+    first, *_ = layer.description.candidates("fan_out", 8)
+    other = make(strategy=first)
+    x = torch.randn(8, layer.description.in_features, dtype=layer.U_i.dtype)
+    assert other.fan_out(x).shape[1] == 8
+    with pytest.raises(
+        tn.TnshareError, match="is for another layer, or not for rows of one task: take one of"
+    ):
+        other(x, 0)
+    alien = tn.Linear(3, 3, tasks=2, spec=tn.LAF(1)).candidates("fan_out", 8)[0]
+    with pytest.raises(tn.TnshareError, match="is for another layer"):
+        make(strategy=alien).fan_out(x)
 
 
 @every_way

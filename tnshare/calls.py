@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any, Literal, get_args
 
-from .candidate import Candidate, Job, candidates, room, within
+from .candidate import Candidate, Job, candidates, check_fits, room, within
 from .checks import whole
 from .cost import Profile
 from .errors import TnshareError
@@ -85,15 +85,17 @@ class Calls:
         """Plan calls of these numbers of rows, in every way, for calls that are traced."""
         if self.planned:
             return
+        if self.memory_limit is not None:
+            raise TnshareError(
+                "memory_limit is a promise that only eager calls can keep, since a compiled one is planned "
+                "before its batch is known: compile a layer without it"
+            )
         profile, planned = self.profile(like), {}
         for way, training in product(WAYS, (True, False)):
             runs = []
             for rows in sorted(batches):
                 job = self.job(way, (rows,), training=training, keep=False, concrete=False)
-                found = self.shortlist(job, profile)
-                if self.memory_limit is not None:
-                    found = (within(job, found, self.memory_limit, like.dtype.itemsize),)
-                runs.append((rows, runner(job, found[0], self.ops, (rows,))))
+                runs.append((rows, runner(job, self.shortlist(job, profile)[0], self.ops, (rows,))))
             planned[way, training] = runs
         self.planned = planned
 
@@ -177,6 +179,7 @@ class Calls:
     def shortlist(self, job: Job, profile: Profile) -> tuple[Candidate, ...]:
         """The candidates that the strategy allows, the fastest by the profile first."""
         if isinstance(self.strategy, Candidate):
+            check_fits(self.strategy, job)
             return (self.strategy,)
         return candidates(
             job, profile, self.strategy if self.strategy in ("factored", "materialised") else "any"
@@ -189,7 +192,9 @@ class Calls:
 
     def _call(self, way: Way, rows: int | None, training: bool, inputs: Inputs) -> Any:
         x = inputs[2]
-        key = (way, x.shape, rows, training, inputs[4] is None, getattr(x, "dtype", None))
+        key: Any = (way, x.shape, rows, training, inputs[4] is None, getattr(x, "dtype", None))
+        if self.memory_limit is not None:
+            key = (*key, _in_order(x))
         run = self._runs.get(key)
         if run is None:
             run = self._made(way, rows, training, inputs)
@@ -209,7 +214,9 @@ class Calls:
         found = self.shortlist(job, self.profile(x))
         if self.memory_limit is not None:
             itemsize = getattr(getattr(x, "dtype", None), "itemsize", 4)
-            return runner(job, within(job, found, self.memory_limit, itemsize), self.ops, lead)
+            # Folding an x whose numbers do not lie in order copies it, and its gradient back.
+            copies = 0 if _in_order(x) else 2 * math.prod(x.shape)
+            return runner(job, within(job, found, self.memory_limit, itemsize, copies), self.ops, lead)
         if self.strategy == "autotune" and concrete:
             return runner(job, tuned(job, found, self.ops, lead, inputs), self.ops, lead)
         return runner(job, found[0], self.ops, lead)
@@ -235,3 +242,9 @@ class Calls:
                 f"{layer.in_features}), found {shape}; give a task, or ids, or use fan_out"
             )
         return shape[len(tasks) : -1]
+
+
+def _in_order(x: Any) -> bool:
+    """Whether the numbers of an array lie in memory as its axes say, as far as its framework tells."""
+    ask = getattr(x, "is_contiguous", None)
+    return bool(ask()) if ask is not None else True

@@ -16,8 +16,8 @@ from .network import Network
 from .plan import Plan
 from .price import Prices
 from .search import Form, Goal, best_plans
-from .step import count
-from .ways import Way, grouped, with_input
+from .step import FREE, count
+from .ways import GROUP, Way, grouped, with_input
 
 KEPT = 1 << 24  # numbers that inference may keep for a layer: 64 MB in single precision
 Grouping = Literal["", "present", "all"]
@@ -158,14 +158,17 @@ def _with_names(found: list[Candidate]) -> list[Candidate]:
     return named
 
 
-def within(job: Job, found: tuple[Candidate, ...], limit: int, itemsize: int) -> Candidate:
-    """The fastest candidate that stays within ``limit`` bytes, in chunks of the batch if need be."""
+def within(job: Job, found: tuple[Candidate, ...], limit: int, itemsize: int, copies: int = 0) -> Candidate:
+    """The fastest candidate that stays within ``limit`` bytes, in chunks of the batch if need be.
+
+    ``copies`` is how many numbers live besides, whatever the candidate.
+    """
     rows = max(job.batch, 1)
     smallest = math.inf
     best: tuple[float, Candidate] | None = None
     for candidate in _measurable(found):
         for chunk in _chunks(rows):
-            alive = needed(job, candidate, chunk, rows) * itemsize
+            alive = (needed(job, candidate, chunk, rows) + copies) * itemsize
             smallest = min(smallest, alive)
             if alive > limit:
                 continue
@@ -180,6 +183,27 @@ def within(job: Job, found: tuple[Candidate, ...], limit: int, itemsize: int) ->
             f"{'training' if job.training else 'inference'}: the smallest that works is {smallest:.0f} bytes"
         )
     return best[1]
+
+
+def check_fits(candidate: Candidate, job: Job) -> None:
+    """Refuse a candidate that was made for another layer, or another way of choosing tasks."""
+    if candidate.grouped == "present":
+        expected = grouped(job.network, 1, 1)
+    else:
+        way = "each" if candidate.grouped else job.way
+        expected = with_input(job.network, way, 1, None if candidate.grouped else job.inner)
+    if (candidate.grouped and job.way != "mixed") or _kind(candidate.plan.network) != _kind(expected):
+        raise TnshareError(
+            f"the candidate {candidate.name!r} is for another layer, or not for rows {_READ[job.way]}: take "
+            "one of layer.candidates(way, batch) of this layer's description"
+        )
+
+
+def _kind(network: Network) -> tuple[object, ...]:
+    """What plans of a network have to agree in: all but the sizes of the batch."""
+    changing = (*FREE, GROUP)
+    sizes = {axis: size for axis, size in network.sizes.items() if axis not in changing}
+    return tuple((node.name, node.axes) for node in network.nodes), network.output, tuple(sizes.items())
 
 
 def _measurable(found: tuple[Candidate, ...]) -> list[Candidate]:

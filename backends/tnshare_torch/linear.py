@@ -136,9 +136,10 @@ class Linear(torch.nn.Module):
         )
 
     def drop_cache(self) -> None:
-        """Forget what inference keeps: to be called after writing to a factor through ``.data``.
+        """Forget what inference keeps: to be called after writing to a factor where torch does not see it.
 
-        All other ways of changing a factor are noticed.
+        That is through ``.data``, or through memory that it shares with NumPy, a storage or a process. All
+        other ways of changing a factor are noticed.
         """
         self._kept.drop()
 

@@ -10,5 +10,7 @@ except ModuleNotFoundError as error:
 from .calibrate import calibrate
 from .linear import Linear
 from .ops import TorchOps, ops
+from .share import replicate, share
+from .shared import Shared
 
-__all__ = ["Linear", "TorchOps", "calibrate", "ops"]
+__all__ = ["Linear", "Shared", "TorchOps", "calibrate", "ops", "replicate", "share"]

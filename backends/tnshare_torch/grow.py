@@ -1,0 +1,56 @@
+"""One more task for a shared network."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+import tnshare as tn
+from tnshare.model import code_of
+
+from .own import Own, key_of
+from .template import tensors_of
+
+if TYPE_CHECKING:
+    from .shared import Shared
+
+
+def mean_task(shared: Shared) -> Own:
+    """A task whose codes, weights and buffers are the means of all others'."""
+    states = [own.state_dict() for own in shared.tasks]
+    made = shared.own(0).like()
+    for name, tensor in made.state_dict().items():
+        shapes = {state[name].shape for state in states}
+        if len(shapes) > 1:
+            raise tn.TnshareError(
+                f"{name} has another shape in every task, so there is no mean: give add_task a network"
+            )
+        values = torch.stack([state[name] for state in states])
+        mean = values.mean(0) if values.is_floating_point() or values.is_complex() else values[0]
+        tensor.copy_(mean)
+    return made
+
+
+def fitted_task(shared: Shared, model: nn.Module) -> Own:
+    """A task whose codes fit a network's weights; the rest is copied from it."""
+    given, expected = tensors_of(model), tensors_of(shared._template)
+    if list(given) != list(expected):
+        wrong = sorted(set(given) ^ set(expected))[:3]
+        raise tn.TnshareError(f"the network of a new task must have the architecture of the others: {wrong}")
+    codes: dict[str, tuple[Any, torch.Tensor]] = {}
+    own: dict[str, torch.Tensor] = {}
+    for name, (network, factors) in shared.decompositions().items():
+        if given[name].shape != expected[name].shape:
+            raise tn.TnshareError(
+                f"{name} must have shape {tuple(expected[name].shape)}: found {tuple(given[name].shape)}"
+            )
+        weight = given[name].detach().cpu().numpy().transpose(shared.orders[name])
+        for node, code in code_of(network, factors, weight)[0].items():
+            like = next(iter(shared.shared(key_of(name)).values()))
+            codes[f"{key_of(name)}:{node}"] = code, like
+    for name, tensor in given.items():
+        if name not in shared.networks and key_of(name) not in shared.common:
+            own[key_of(name)] = tensor
+    return Own(codes, own)

@@ -1,0 +1,67 @@
+"""T trained networks in, one softly shared network out."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from torch import nn
+
+import tnshare as tn
+from tnshare.checks import whole
+from tnshare.model import Setting, share_arrays
+
+from .shared import Shared
+from .template import check_alike, orders_of, template_of, tensors_of
+
+
+def replicate(model: nn.Module, tasks: int) -> list[nn.Module]:
+    """T copies of one network, to be trained one by one: only from the same values do weights stay alike."""
+    return [copy.deepcopy(model) for _ in range(whole("tasks", tasks))]
+
+
+def share(
+    models: Sequence[nn.Module] | Mapping[str, nn.Module],
+    method: str = "tucker",
+    *,
+    eps: float | None = None,
+    ranks: int | Sequence[int] | None = None,
+    max_parameters: int | None = None,
+    relative_to: Literal["stack", "deviation"] = "stack",
+    only: Sequence[str] = (),
+    except_: Sequence[str] = (),
+    layers: Mapping[str, Setting] | None = None,
+    batch_dim: int = 0,
+) -> Shared:
+    """One module for T networks of one architecture, which are left as they are.
+
+    Weights of linear, convolutional, embedding, recurrent and attention layers become factors, by ``method``:
+    "laf", "tucker" or "tt", as close as ``eps``, ``ranks`` or ``max_parameters`` say (see
+    `tnshare.decompose`; the last is for all together). Biases, norms, buffers, and whatever differs in shape
+    between the networks, stay with each task. ``only`` and ``except_`` are patterns of names, of modules or
+    parameters, to share or to leave. ``layers`` says for patterns what is to be done instead: a method,
+    "hard" (one weight for all tasks), "single" (one for each), or keywords: ``{"fc*": {"method": "tt",
+    "eps": 0.05}}``. Networks in a dict give tasks their names.
+    """
+    named: dict[str, nn.Module] = dict(models) if isinstance(models, Mapping) else {}
+    given: list[nn.Module] = list(named.values() if isinstance(models, Mapping) else models)
+    if not given:
+        raise tn.TnshareError("no models were given: expected a list of torch modules, one for each task")
+    check_alike(given)
+    bounds: dict[str, Any] = {"eps": eps, "ranks": ranks, "relative_to": relative_to}
+    chosen = {name: value for name, value in bounds.items() if value not in (None, "stack")}
+    parameters = [dict(model.named_parameters()) for model in given]
+    arrays = [{n: p.detach().cpu().numpy() for n, p in one.items()} for one in parameters]
+    model = share_arrays(
+        arrays,
+        orders_of(given[0]),
+        method,
+        only=only,
+        except_=except_,
+        layers=layers,
+        max_parameters=max_parameters,
+        **chosen,
+    )
+    tensors = [tensors_of(one) for one in given]
+    return Shared(template_of(given[0]), model, tensors, tuple(named), whole("batch_dim", batch_dim, least=0))

@@ -1,0 +1,179 @@
+"""T trained models in: which of their weights are shared, and how; framework-free."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+
+from .checks import fresh
+from .compose import compose
+from .decompose import Decomposition, decompose
+from .errors import TnshareError
+from .network import Network
+from .ops import NDArray
+from .spec import METHODS
+
+HARD, SINGLE = "hard", "single"
+Setting = str | Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class SharedModel:
+    """What became of the weights of T models: factors (``soft``), one for all (``hard``), or left alone.
+
+    ``orders`` bring the axes of a weight to those of its stack, without the task axis.
+    """
+
+    soft: Mapping[str, Decomposition]
+    hard: Mapping[str, NDArray]
+    single: tuple[str, ...]
+    orders: Mapping[str, tuple[int, ...]]
+    rows: tuple[tuple[str, ...], ...]
+    warnings: tuple[str, ...]
+
+    def report(self) -> str:
+        """A table: for each weight what was done, what it keeps and loses; then the warnings."""
+        titles = ("weight", "shape", "sharing", "parameters", "of", "kept", "error", "of the deviation")
+        table = [titles, *self.rows]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = [
+            "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in table
+        ]
+        return "\n".join([*lines, *(f"warning: {text}" for text in self.warnings)])
+
+
+def share_arrays(
+    models: Sequence[Mapping[str, NDArray]],
+    orders: Mapping[str, tuple[int, ...]],
+    method: str,
+    *,
+    only: Sequence[str] = (),
+    except_: Sequence[str] = (),
+    layers: Mapping[str, Setting] | None = None,
+    max_parameters: int | None = None,
+    **bounds: Any,
+) -> SharedModel:
+    """Decide for each weight of T models how it is shared, and decompose the stacks.
+
+    ``models`` are the weights of each, by name; ``orders`` names those that may be shared softly. Patterns
+    in ``only``, ``except_`` and ``layers`` are names of weights or of modules, with ``*`` and ``?``. The
+    first of ``layers`` that matches says how a weight is shared: a method, "hard", "single", or keywords of
+    `decompose` with a ``method``. ``max_parameters`` is for all soft weights together, divided by size.
+    """
+    names = list(models[0])
+    _check_patterns(names, (*only, *except_, *(layers or {})))
+    settings = {name: _setting(name, method, bounds, only, except_, layers or {}) for name in names}
+    kinds = {name: _kind(name, settings[name], models, orders) for name in names}
+    total = sum(models[0][name].size for name, kind in kinds.items() if kind not in (HARD, SINGLE))
+    soft: dict[str, Decomposition] = {}
+    hard: dict[str, NDArray] = {}
+    rows: list[tuple[str, ...]] = []
+    warnings: list[str] = []
+    for name, kind in kinds.items():
+        size = sum(model[name].size for model in models)
+        if kind == SINGLE:
+            shapes = {model[name].shape for model in models}
+            shape = _shape(models[0][name].shape) if len(shapes) == 1 else "differs"
+            rows.append((name, shape, SINGLE, f"{size:,}", f"{size:,}", "100.0 %", "-", "-"))
+            continue
+        if kind == HARD:
+            hard[name] = np.mean([model[name] for model in models], axis=0, dtype=models[0][name].dtype)
+            rows.append(_hard_row(name, hard[name], models))
+            continue
+        keywords = {**bounds, **_keywords(settings[name])}
+        if max_parameters is not None and "max_parameters" not in keywords:
+            keywords["max_parameters"] = max_parameters * models[0][name].size // total
+        stack = np.stack([model[name].transpose(orders[name]) for model in models], axis=-1)
+        d = soft[name] = decompose(stack, kind, **keywords)
+        error, deviation = f"{d.error:.3g}", f"{d.deviation_error:.3g}"
+        kept = f"{d.network.parameters:,}", f"{size:,}", f"{100 * d.kept:.1f} %"
+        rows.append((name, _shape(models[0][name].shape), repr(d.spec), *kept, error, deviation))
+        warnings += [f"{name}: {text}" for text in d.warnings]
+    single = tuple(name for name, kind in kinds.items() if kind == SINGLE)
+    used = {name: orders[name] for name in soft}
+    return SharedModel(soft, hard, single, used, tuple(rows), tuple(warnings))
+
+
+def code_of(
+    network: Network, factors: Mapping[str, NDArray], weight: NDArray
+) -> tuple[dict[str, NDArray], float]:
+    """The code with which the shared factors come closest to a weight, and the relative error.
+
+    Least squares over the one factor that has the task axis; ``weight`` has the axes of the stack without it.
+    """
+    (node,) = (node for node in network.nodes if set(node.axes) & set(network.tasks))
+    rank = math.prod(node.shape[1:])
+    unit = np.eye(rank, dtype=factors[node.name].dtype).reshape(rank, *node.shape[1:])
+    wide = network.rename(network.tasks, fresh("basis", network.sizes), rank)
+    basis = compose(wide, {**factors, node.name: unit}).reshape(-1, rank).astype(np.float64)
+    target = weight.reshape(-1).astype(np.float64)
+    code, *_ = np.linalg.lstsq(basis, target, rcond=None)
+    error = float(np.linalg.norm(basis @ code - target)) / (float(np.linalg.norm(target)) or 1.0)
+    return {node.name: code.astype(factors[node.name].dtype).reshape(node.shape[1:])}, error
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Whether a pattern means a weight: by its name, or by that of a module it is in."""
+    return fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")
+
+
+def _setting(
+    name: str,
+    method: str,
+    bounds: Mapping[str, Any],
+    only: Sequence[str],
+    except_: Sequence[str],
+    layers: Mapping[str, Setting],
+) -> Setting:
+    for pattern, setting in layers.items():
+        if matches(name, pattern):
+            return setting
+    if (only and not any(matches(name, p) for p in only)) or any(matches(name, p) for p in except_):
+        return SINGLE
+    return method
+
+
+def _kind(
+    name: str,
+    setting: Setting,
+    models: Sequence[Mapping[str, NDArray]],
+    orders: Mapping[str, tuple[int, ...]],
+) -> str:
+    """The method, "hard" or "single": weights that cannot be stacked or are no matrices stay single."""
+    method = setting if isinstance(setting, str) else setting.get("method")
+    if method not in (*METHODS, HARD, SINGLE):
+        raise TnshareError(f"{name}: a method must be one of {(*METHODS, HARD, SINGLE)}, found {method!r}")
+    alike = len({model[name].shape for model in models}) == 1
+    if method == HARD and not alike:
+        found = ", ".join(sorted({_shape(model[name].shape) for model in models}))
+        raise TnshareError(f"{name} cannot be shared by all tasks, its shapes differ: found {found}")
+    if method in (HARD, SINGLE):
+        return str(method)
+    return str(method) if alike and name in orders and models[0][name].size else SINGLE
+
+
+def _keywords(setting: Setting) -> dict[str, Any]:
+    return {} if isinstance(setting, str) else {k: v for k, v in setting.items() if k != "method"}
+
+
+def _hard_row(name: str, mean: NDArray, models: Sequence[Mapping[str, NDArray]]) -> tuple[str, ...]:
+    size = sum(model[name].size for model in models)
+    lost = math.sqrt(sum(float(np.linalg.norm(model[name] - mean)) ** 2 for model in models))
+    norm = math.sqrt(sum(float(np.linalg.norm(model[name])) ** 2 for model in models)) or 1.0
+    kept = f"{mean.size:,}", f"{size:,}", f"{100 * mean.size / max(size, 1):.1f} %"
+    return name, _shape(mean.shape), HARD, *kept, f"{lost / norm:.3g}", "1" if lost else "0"
+
+
+def _check_patterns(names: Sequence[str], patterns: Sequence[str]) -> None:
+    for pattern in patterns:
+        if not any(matches(name, pattern) for name in names):
+            raise TnshareError(f"no weight matches {pattern!r}: expected names such as {tuple(names[:8])}")
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape)) or "1"

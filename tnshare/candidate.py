@@ -126,7 +126,7 @@ def _grouped(job: Job, profile: Profile, goal: Goal) -> list[Candidate]:
         if grouping == "present":
             network, own = grouped(job.network, groups, longest), replace(goal, keep=0)
         else:
-            network, own = with_input(job.network, "each", longest), goal
+            network, own = grouped(job.network, None, longest), goal
         moving = _sorting(job, profile, groups * longest)
         plans = _candidates(job, profile, own, network, 3, grouping)
         found += [replace(candidate, seconds=candidate.seconds + moving) for candidate in plans]

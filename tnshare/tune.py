@@ -36,9 +36,11 @@ def tuned(
 
 
 def shortlisted(found: Sequence[Candidate]) -> Sequence[Candidate]:
-    """The candidates that are worth timing, the best prediction first."""
+    """The candidates that are worth timing, the best prediction first, and the best that groups rows."""
     seconds = found[0].seconds
-    return found[: SHORTLIST if seconds < 0.02 else SHORTLIST // 2 if seconds < 0.2 else 3]
+    most = SHORTLIST if seconds < 0.02 else SHORTLIST // 2 if seconds < 0.2 else 3
+    other = next((c for c in found if c.grouped and c.seconds < _HOPELESS * seconds), None)
+    return [*found[:most], *([other] if other is not None and other not in found[:most] else [])]
 
 
 def measured(key: dict[str, Any], shortlist: dict[str, Candidate]) -> dict[str, float] | None:

@@ -25,9 +25,9 @@ def with_input(network: Network, way: Way, batch: int, inner: int | None = None)
     return _with_input(network, way, bucket(batch), None if inner is None else bucket(inner))
 
 
-def grouped(network: Network, groups: int, batch: int) -> Network:
-    """The network of some of the tasks, each with rows of its own."""
-    return _grouped(network, bucket(groups), bucket(batch))
+def grouped(network: Network, groups: int | None, batch: int) -> Network:
+    """The network of some of the tasks, or of all, each with so many rows of its own: sizes as they are."""
+    return _with_input(network, "each", batch, None) if groups is None else _grouped(network, groups, batch)
 
 
 def bucket(count: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 
@@ -96,7 +97,7 @@ def test_a_run_goes_on_where_it_stopped_and_a_damaged_line_is_measured_again(tmp
         def measure():
             calls.append(name)
             if fails:
-                raise ValueError("a path, say /home/somebody")
+                raise ValueError(f"a path, say {tmp_path}")
             return {"medians": {}}
 
         return name, measure
@@ -106,7 +107,7 @@ def test_a_run_goes_on_where_it_stopped_and_a_damaged_line_is_measured_again(tmp
     planner.run("torch", [job("a"), job("b"), job("c", fails=True)], Records(path), 2.0)
     assert calls == ["a", "b", "b", "c"]
     assert [json.loads(line)["name"] for line in path.read_text().splitlines()] == ["a", "b", "c"]
-    assert "somebody" not in path.read_text()
+    assert str(tmp_path) not in path.read_text()
     planner.run("torch", [job("a"), job("b"), job("c")], Records(path), 2.0)
     assert calls == ["a", "b", "b", "c", "c"]
     assert [("error" in r) for r in Records(path).of("torch")] == [False] * 3
@@ -145,4 +146,4 @@ def test_results_of_another_commit_are_kept(tmp_path):
 def test_what_is_said_about_the_machine_names_nobody():
     said = json.dumps([machine(), commit()])
     assert label({"commit": "c" * 40, "dirty": True, "digest": "d"}) == "cccccccccccc-dirty-d"
-    assert not any(word in said for word in ("/home", "/work", "/root", "hostname"))
+    assert not any(word in said for word in (str(Path.home()), str(Path.cwd()), "hostname"))

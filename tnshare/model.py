@@ -20,6 +20,7 @@ from .spec import METHODS
 
 HARD, SINGLE = "hard", "single"
 Setting = str | Mapping[str, Any]
+_BOUNDS = {"eps", "ranks", "max_parameters"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,40 +64,40 @@ def share_arrays(
     ``models`` are the weights of each, by name; ``orders`` names those that may be shared softly. Patterns
     in ``only``, ``except_`` and ``layers`` are names of weights or of modules, with ``*`` and ``?``. The
     first of ``layers`` that matches says how a weight is shared: a method, "hard", "single", or keywords of
-    `decompose` with a ``method``. ``max_parameters`` is for all soft weights together, divided by size.
+    `decompose` with a ``method``. ``max_parameters`` is for all soft weights together that have no bound of
+    their own, divided by size.
     """
     names = list(models[0])
     _check_patterns(names, (*only, *except_, *(layers or {})))
-    settings = {name: _setting(name, method, bounds, only, except_, layers or {}) for name in names}
+    settings = {name: _setting(name, method, only, except_, layers or {}) for name in names}
     kinds = {name: _kind(name, settings[name], models, orders) for name in names}
-    total = sum(models[0][name].size for name, kind in kinds.items() if kind not in (HARD, SINGLE))
+    free = [
+        n
+        for n, kind in kinds.items()
+        if kind not in (HARD, SINGLE) and not _BOUNDS & {*_keywords(settings[n])}
+    ]
+    total = sum(models[0][name].size for name in free)
     soft: dict[str, Decomposition] = {}
     hard: dict[str, NDArray] = {}
     rows: list[tuple[str, ...]] = []
-    warnings: list[str] = []
     for name, kind in kinds.items():
-        size = sum(model[name].size for model in models)
         if kind == SINGLE:
-            shapes = {model[name].shape for model in models}
-            shape = _shape(models[0][name].shape) if len(shapes) == 1 else "differs"
-            rows.append((name, shape, SINGLE, f"{size:,}", f"{size:,}", "100.0 %", "-", "-"))
-            continue
-        if kind == HARD:
+            rows.append(_single_row(name, models))
+        elif kind == HARD:
             hard[name] = np.mean([model[name] for model in models], axis=0, dtype=models[0][name].dtype)
             rows.append(_hard_row(name, hard[name], models))
-            continue
-        keywords = {**bounds, **_keywords(settings[name])}
-        if max_parameters is not None and "max_parameters" not in keywords:
-            keywords["max_parameters"] = max_parameters * models[0][name].size // total
-        stack = np.stack([model[name].transpose(orders[name]) for model in models], axis=-1)
-        d = soft[name] = decompose(stack, kind, **keywords)
-        error, deviation = f"{d.error:.3g}", f"{d.deviation_error:.3g}"
-        kept = f"{d.network.parameters:,}", f"{size:,}", f"{100 * d.kept:.1f} %"
-        rows.append((name, _shape(models[0][name].shape), repr(d.spec), *kept, error, deviation))
-        warnings += [f"{name}: {text}" for text in d.warnings]
+        else:
+            own = _keywords(settings[name])
+            stays = bounds if name in free else {*bounds} - _BOUNDS if "eps" in own else ()  # relative_to
+            keywords = {k: bounds[k] for k in stays} | own
+            if max_parameters is not None and name in free:
+                keywords["max_parameters"] = max_parameters * models[0][name].size // total
+            stack = np.stack([model[name].transpose(orders[name]) for model in models], axis=-1)
+            soft[name] = decompose(stack, kind, **keywords)
+            rows.append(_soft_row(name, soft[name], models))
     single = tuple(name for name, kind in kinds.items() if kind == SINGLE)
-    used = {name: orders[name] for name in soft}
-    return SharedModel(soft, hard, single, used, tuple(rows), tuple(warnings))
+    warnings = tuple(f"{name}: {text}" for name, d in soft.items() for text in d.warnings)
+    return SharedModel(soft, hard, single, {name: orders[name] for name in soft}, tuple(rows), warnings)
 
 
 def code_of(
@@ -110,8 +111,9 @@ def code_of(
     rank = math.prod(node.shape[1:])
     unit = np.eye(rank, dtype=factors[node.name].dtype).reshape(rank, *node.shape[1:])
     wide = network.rename(network.tasks, fresh("basis", network.sizes), rank)
-    basis = compose(wide, {**factors, node.name: unit}).reshape(-1, rank).astype(np.float64)
-    target = weight.reshape(-1).astype(np.float64)
+    precise = np.complex128 if unit.dtype.kind == "c" else np.float64
+    basis = compose(wide, {**factors, node.name: unit}).reshape(-1, rank).astype(precise)
+    target = weight.reshape(-1).astype(precise)
     code, *_ = np.linalg.lstsq(basis, target, rcond=None)
     error = float(np.linalg.norm(basis @ code - target)) / (float(np.linalg.norm(target)) or 1.0)
     return {node.name: code.astype(factors[node.name].dtype).reshape(node.shape[1:])}, error
@@ -125,7 +127,6 @@ def matches(name: str, pattern: str) -> bool:
 def _setting(
     name: str,
     method: str,
-    bounds: Mapping[str, Any],
     only: Sequence[str],
     except_: Sequence[str],
     layers: Mapping[str, Setting],
@@ -159,6 +160,20 @@ def _kind(
 
 def _keywords(setting: Setting) -> dict[str, Any]:
     return {} if isinstance(setting, str) else {k: v for k, v in setting.items() if k != "method"}
+
+
+def _single_row(name: str, models: Sequence[Mapping[str, NDArray]]) -> tuple[str, ...]:
+    size = sum(model[name].size for model in models)
+    alike = len({model[name].shape for model in models}) == 1
+    shape = _shape(models[0][name].shape) if alike else "differs"
+    return name, shape, SINGLE, f"{size:,}", f"{size:,}", "100.0 %", "-", "-"
+
+
+def _soft_row(name: str, d: Decomposition, models: Sequence[Mapping[str, NDArray]]) -> tuple[str, ...]:
+    size = sum(model[name].size for model in models)
+    kept = f"{d.network.parameters:,}", f"{size:,}", f"{100 * d.kept:.1f} %"
+    errors = f"{d.error:.3g}", f"{d.deviation_error:.3g}"
+    return name, _shape(models[0][name].shape), repr(d.spec), *kept, *errors
 
 
 def _hard_row(name: str, mean: NDArray, models: Sequence[Mapping[str, NDArray]]) -> tuple[str, ...]:

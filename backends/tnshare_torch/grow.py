@@ -10,8 +10,8 @@ from torch import nn
 import tnshare as tn
 from tnshare.model import code_of
 
-from .own import Own, key_of
-from .template import tensors_of
+from .own import Own, array_of, key_of
+from .template import check_like, tensors_of
 
 if TYPE_CHECKING:
     from .shared import Shared
@@ -35,10 +35,8 @@ def mean_task(shared: Shared) -> Own:
 
 def fitted_task(shared: Shared, model: nn.Module) -> Own:
     """A task whose codes fit a network's weights; the rest is copied from it."""
+    check_like(shared._template, model, "the new one", dtypes=False)
     given, expected = tensors_of(model), tensors_of(shared._template)
-    if list(given) != list(expected):
-        wrong = sorted(set(given) ^ set(expected))[:3]
-        raise tn.TnshareError(f"the network of a new task must have the architecture of the others: {wrong}")
     codes: dict[str, tuple[Any, torch.Tensor]] = {}
     own: dict[str, torch.Tensor] = {}
     for name, (network, factors) in shared.decompositions().items():
@@ -46,11 +44,14 @@ def fitted_task(shared: Shared, model: nn.Module) -> Own:
             raise tn.TnshareError(
                 f"{name} must have shape {tuple(expected[name].shape)}: found {tuple(given[name].shape)}"
             )
-        weight = given[name].detach().cpu().numpy().transpose(shared.orders[name])
+        weight = array_of(given[name]).transpose(shared.orders[name])
         for node, code in code_of(network, factors, weight)[0].items():
             like = next(iter(shared.shared(key_of(name)).values()))
             codes[f"{key_of(name)}:{node}"] = code, like
     for name, tensor in given.items():
         if name not in shared.networks and key_of(name) not in shared.common:
-            own[key_of(name)] = tensor
+            like = shared.own(0).get(key_of(name))  # the network may be of another precision by now
+            moved = tensor.detach().to(like.device, like.dtype)
+            parameter = isinstance(tensor, nn.Parameter)
+            own[key_of(name)] = nn.Parameter(moved, tensor.requires_grad) if parameter else moved
     return Own(codes, own)

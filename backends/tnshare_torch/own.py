@@ -49,9 +49,16 @@ def parameters(values: Mapping[str, Any], like: torch.Tensor) -> nn.ParameterDic
     return nn.ParameterDict({name: made(value) for name, value in values.items()})
 
 
+def array_of(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """A tensor in NumPy, which has no bfloat16."""
+    plain = tensor.detach().cpu()
+    found: np.ndarray[Any, Any] = (plain.float() if plain.dtype == torch.bfloat16 else plain).numpy()
+    return found
+
+
 def key_of(name: str) -> str:
-    """The name of a weight as a module can have it."""
-    return name.replace(".", "/")  # names of modules have no dots
+    """The name of a weight as a module can have it: no dots, and none that a module has itself, as "keys"."""
+    return name.replace(".", "/") if "." in name else f"/{name}"
 
 
 def has_task(network: tn.Network, node: tn.Node) -> bool:

@@ -17,9 +17,14 @@ class Replacing(TorchFunctionMode):
     loudly, not compute with some task's numbers. A mode belongs to a thread, and so several may run at once.
     """
 
-    def __init__(self, table: Mapping[int, torch.Tensor]) -> None:
+    def __init__(self, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
         super().__init__()
-        self.table = table
+        self.tensors = {id(placeholder): tensor for placeholder, tensor in pairs}
+        self.placeholders = {id(tensor): placeholder for placeholder, tensor in pairs}
+
+    def real(self, tree: Any) -> Any:
+        """The same with tensors where it has placeholders."""
+        return tree_map_only(torch.Tensor, lambda tensor: self.tensors.get(id(tensor), tensor), tree)
 
     def __torch_function__(
         self,
@@ -28,10 +33,7 @@ class Replacing(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        table = self.table
-
-        def real(tensor: torch.Tensor) -> torch.Tensor:
-            return table.get(id(tensor), tensor)
-
-        args, kwargs = tree_map_only(torch.Tensor, real, (args, dict(kwargs or {})))
-        return func(*args, **kwargs)
+        args, kwargs = self.real((args, dict(kwargs or {})))
+        result = func(*args, **kwargs)
+        # What was written to in place is the placeholder again, so that `self.count += 1` assigns no tensor.
+        return self.placeholders.get(id(result), result)

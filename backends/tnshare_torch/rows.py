@@ -20,19 +20,26 @@ def stacked(outputs: list[Any], must: bool) -> Any:
     """Outputs of all tasks as one, a task axis first; a list where their shapes differ, if that may be."""
     leaves = [tree_flatten(output) for output in outputs]
     shapes = {(str(spec), tuple(getattr(leaf, "shape", None) for leaf in flat)) for flat, spec in leaves}
-    if len(shapes) > 1 and must:
-        raise tn.TnshareError("the outputs of tasks differ in shape: give a list of inputs, and get a list")
-    if len(shapes) > 1:
+    tensors = all(leaf is None or isinstance(leaf, torch.Tensor) for leaf in leaves[0][0])
+    if (len(shapes) > 1 or not tensors) and must:
+        raise tn.TnshareError(
+            "the outputs of tasks differ in shape, or are no tensors: give a list of inputs, and get a list"
+        )
+    if len(shapes) > 1 or not tensors:
         return outputs
     columns = zip(*(flat for flat, _ in leaves), strict=True)
-    return tree_unflatten([torch.stack(column) for column in columns], leaves[0][1])
+    put = [None if column[0] is None else torch.stack(column) for column in columns]
+    return tree_unflatten(put, leaves[0][1])
 
 
 def joined(outputs: list[Any], counts: Any, back: torch.Tensor, dim: int) -> Any:
     """Outputs of groups put together, rows in their old places."""
     leaves = [tree_flatten(output) for output in outputs]
-    put = []
+    put: list[torch.Tensor | None] = []
     for column in zip(*(flat for flat, _ in leaves), strict=True):
+        if all(part is None for part in column):
+            put.append(None)
+            continue
         for part, count in zip(column, counts, strict=True):
             if not isinstance(part, torch.Tensor) or part.ndim <= dim or part.shape[dim] != count:
                 raise tn.TnshareError(

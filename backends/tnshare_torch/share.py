@@ -12,6 +12,7 @@ import tnshare as tn
 from tnshare.checks import whole
 from tnshare.model import Setting, share_arrays
 
+from .own import array_of
 from .shared import Shared
 from .template import check_alike, orders_of, template_of, tensors_of
 
@@ -48,11 +49,13 @@ def share(
     given: list[nn.Module] = list(named.values() if isinstance(models, Mapping) else models)
     if not given:
         raise tn.TnshareError("no models were given: expected a list of torch modules, one for each task")
+    if not all(isinstance(name, str) for name in named):
+        raise tn.TnshareError(f"the names of tasks must be strings: found {tuple(named)}")
     check_alike(given)
     bounds: dict[str, Any] = {"eps": eps, "ranks": ranks, "relative_to": relative_to}
     chosen = {name: value for name, value in bounds.items() if value not in (None, "stack")}
     parameters = [dict(model.named_parameters()) for model in given]
-    arrays = [{n: p.detach().cpu().numpy() for n, p in one.items()} for one in parameters]
+    arrays = [{n: array_of(p) for n, p in one.items()} for one in parameters]
     model = share_arrays(
         arrays,
         orders_of(given[0]),

@@ -10,15 +10,16 @@ import torch
 from torch import nn
 
 import tnshare as tn
+from tnshare.checks import whole
 from tnshare.model import SharedModel
 from tnshare.plan import Plan
 
 from .grow import fitted_task, mean_task
 from .ops import ops
-from .own import Own, for_tasks, has_task, key_of, parameters
+from .own import Own, array_of, for_tasks, has_task, key_of, parameters
 from .replace import Replacing
 from .rows import joined, on, stacked
-from .template import fill, tensors_of
+from .template import fill, registered, restored, tensors_of
 
 
 class Shared(nn.Module):
@@ -68,7 +69,7 @@ class Shared(nn.Module):
             Own(codes, {key_of(name): given[name] for name in own})
             for codes, given in zip(rows, tensors, strict=True)
         )
-        self.train(template.training)
+        super().train(template.training)  # not that of the template's parts, some of which may be frozen
 
     def forward(self, x: Any, task: Any = None, **kwargs: Any) -> Any:
         """The outputs of one task, of a task for each row, or of every task on an entry of x of its own."""
@@ -94,11 +95,18 @@ class Shared(nn.Module):
         """The same x through every task: outputs (T, ...), or a list where tasks have different heads."""
         return stacked([self._run(t, x, kwargs) for t in range(len(self.tasks))], must=False)
 
-    def index(self, name: str) -> int:
-        """The number of a task by its name."""
-        if name not in self.names:
-            raise tn.TnshareError(f"no task is called {name!r}: expected one of {tuple(self.names)}")
-        return self.names.index(name)
+    def index(self, task: int | str) -> int:
+        """The number of a task, given by its name or its number."""
+        if isinstance(task, str):
+            if task not in self.names:
+                raise tn.TnshareError(f"no task is called {task!r}: expected one of {tuple(self.names)}")
+            return self.names.index(task)
+        number = whole("task", task, least=0)
+        if number >= len(self.tasks):
+            raise tn.TnshareError(
+                f"task {number} is out of range: expected 0 <= task <= {len(self.tasks) - 1}"
+            )
+        return number
 
     def own(self, task: int) -> Own:
         """What a task has of its own."""
@@ -125,14 +133,15 @@ class Shared(nn.Module):
                 found[name] = own.get(key)
         return found
 
-    def task_model(self, task: int) -> nn.Module:
+    def task_model(self, task: int | str) -> nn.Module:
         """A plain network that computes what task ``task`` computes now; it has tensors of its own."""
-        tensors = {}
-        for name, tensor in self.weights(task).items():
+        tensors, trained = {}, dict(self._template.named_parameters())
+        number = self.index(task)
+        for name, tensor in self.weights(number).items():
             copied = tensor.detach().clone(memory_format=torch.contiguous_format)
-            is_parameter = name in dict(self._template.named_parameters())
-            tensors[name] = nn.Parameter(copied) if is_parameter else copied
-        return fill(self._template, tensors).train(self.training)
+            is_parameter = name in trained
+            tensors[name] = nn.Parameter(copied, self._trains(name, number)) if is_parameter else copied
+        return fill(self._template, tensors)
 
     def unshare(self) -> list[nn.Module]:
         """T plain networks."""
@@ -155,9 +164,9 @@ class Shared(nn.Module):
         """The parameters of all tasks."""
         return self.common.parameters()
 
-    def task_parameters(self, task: int) -> Iterator[nn.Parameter]:
+    def task_parameters(self, task: int | str) -> Iterator[nn.Parameter]:
         """The parameters of one task alone: its codes, and what is not shared."""
-        return self.tasks[task].parameters()
+        return self.tasks[self.index(task)].parameters()
 
     def report(self) -> str:
         """What `share` did, as a table."""
@@ -173,19 +182,23 @@ class Shared(nn.Module):
             raise tn.TnshareError(
                 "tasks have names: give the new one a name" if self.names else "tasks have no names"
             )
+        if name in self.names:
+            raise tn.TnshareError(f"a task is called {name!r} already: found {tuple(self.names)}")
         with torch.no_grad():
             self.tasks.append(mean_task(self) if model is None else fitted_task(self, model))
+        self.tasks[-1].train(self.training)
         if name is not None:
             self.names.append(name)
         return len(self.tasks) - 1
 
-    def remove_task(self, task: int) -> None:
+    def remove_task(self, task: int | str) -> None:
         """Forget a task; those behind it move up by one."""
+        number = self.index(task)
         if len(self.tasks) == 1:
             raise tn.TnshareError("the last task cannot be removed")
-        del self.tasks[task]
+        del self.tasks[number]
         if self.names:
-            del self.names[task]
+            del self.names[number]
 
     def train(self, mode: bool = True) -> Shared:
         self._template.train(mode)
@@ -198,24 +211,32 @@ class Shared(nn.Module):
     def _run(self, task: int, x: Any, kwargs: Mapping[str, Any]) -> Any:
         """The template with the tensors of a task in the place of its own."""
         template, tensors = self._template, self.weights(task)
-        placeholders = tensors_of(template)
-        with Replacing({id(p): tensors[name] for name, p in placeholders.items()}):
-            y = template(x, **kwargs)
-        after = tensors_of(template)
-        for name, placeholder in placeholders.items():
-            if after.get(name) is not placeholder:
-                self._restore(name, placeholder)
-                raise tn.TnshareError(
-                    f"the network assigns to {name!r} in its forward, which would mix the tasks up: write to "
-                    "it in place instead, say with copy_"
-                )
+        held = registered(template)
+        try:
+            with Replacing([(p, tensors[name]) for name, p in tensors_of(template).items()]) as mode:
+                y = mode.real(template(x, **kwargs))
+        finally:
+            changed = restored(held)
+        if changed:
+            raise tn.TnshareError(
+                f"the network assigns to {changed[0]!r} in its forward, which would mix the tasks up: write "
+                "to it in place instead, say with copy_"
+            )
         return y
 
-    def _restore(self, name: str, placeholder: torch.Tensor) -> None:
-        owner, _, own = name.rpartition(".")
-        setattr(self._template.get_submodule(owner), own, placeholder)
+    def _trains(self, name: str, task: int) -> bool:
+        """Whether a parameter of a task is one to train, and not frozen."""
+        key = key_of(name)
+        if key in self.common:
+            return any(p.requires_grad for p in self.shared(key).values())
+        return self.own(task).get(key).requires_grad
 
     def _each(self, xs: Any, kwargs: Mapping[str, Any]) -> Any:
+        if not isinstance(xs, torch.Tensor | list | tuple) or (isinstance(xs, torch.Tensor) and not xs.ndim):
+            raise tn.TnshareError(
+                f"without a task, x must be a tensor (T, ...) or a list: found {type(xs).__name__}; give a "
+                "task, or ids, or use fan_out"
+            )
         if len(xs) != len(self.tasks):
             raise tn.TnshareError(
                 f"without a task, entry t of x belongs to task t: expected {len(self.tasks)} entries, found "
@@ -257,15 +278,15 @@ class Shared(nn.Module):
         found = {}
         for name, network in self.networks.items():
             key, sizes = key_of(name), len(self.tasks)
-            whole = for_tasks(network, sizes)
+            every = for_tasks(network, sizes)
             factors = {}
-            for node in whole.nodes:
+            for node in every.nodes:
                 rows = (
                     [own.get(f"{key}:{node.name}") for own in map(self.own, range(sizes))]
-                    if has_task(whole, node)
+                    if has_task(every, node)
                     else None
                 )
                 tensor = self.shared(key)[node.name] if rows is None else torch.stack(rows)
-                factors[node.name] = tensor.detach().cpu().numpy()
-            found[name] = whole, factors
+                factors[node.name] = array_of(tensor)
+            found[name] = every, factors
         return found

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
+from torch.utils._pytree import tree_leaves
 
 import tnshare as tn
 
@@ -21,22 +23,14 @@ _NORMS = (
 
 def template_of(model: nn.Module) -> nn.Module:
     """A copy whose parameters and buffers are placeholders on the meta device; tied ones stay tied."""
-    made: dict[int, torch.Tensor] = {}
 
     def placeholder(tensor: torch.Tensor) -> torch.Tensor:
-        if id(tensor) not in made:
-            empty = torch.empty_like(tensor, device="meta")
-            plain = nn.Parameter(empty, requires_grad=False) if isinstance(tensor, nn.Parameter) else empty
-            made[id(tensor)] = plain
-        return made[id(tensor)]
+        empty = torch.empty_like(tensor, device="meta")
+        # One to train stays so: torch refuses its gradient, which an autograd.Function makes, past the mode.
+        return nn.Parameter(empty, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else empty
 
-    copied = copy.deepcopy(model)
-    for module in copied.modules():
-        for name, parameter in list(module.named_parameters(recurse=False, remove_duplicate=False)):
-            setattr(module, name, placeholder(parameter))  # an RNN's own list of weights is renewed by it
-        for name, buffer in list(module.named_buffers(recurse=False, remove_duplicate=False)):
-            setattr(module, name, placeholder(buffer))
-    return copied
+    # As a memo of what is copied already, wherever the network has them: in an RNN's own list of weights too.
+    return copy.deepcopy(model, {id(tensor): placeholder(tensor) for tensor in tensors_of(model).values()})
 
 
 def tensors_of(module: nn.Module) -> dict[str, torch.Tensor]:
@@ -46,14 +40,31 @@ def tensors_of(module: nn.Module) -> dict[str, torch.Tensor]:
 
 def fill(template: nn.Module, tensors: Mapping[str, torch.Tensor]) -> nn.Module:
     """A plain module with these tensors."""
-    copied = copy.deepcopy(template)
-    by_placeholder = {id(p): tensors[name] for name, p in tensors_of(copied).items()}
-    for module in copied.modules():
-        for name, parameter in list(module.named_parameters(recurse=False, remove_duplicate=False)):
-            setattr(module, name, by_placeholder[id(parameter)])
-        for name, buffer in list(module.named_buffers(recurse=False, remove_duplicate=False)):
-            setattr(module, name, by_placeholder[id(buffer)])
-    return copied
+    return copy.deepcopy(template, {id(p): tensors[name] for name, p in tensors_of(template).items()})
+
+
+Held = list[tuple[str, dict[str, torch.Tensor | None], dict[str, torch.Tensor | None]]]
+
+
+def registered(module: nn.Module) -> Held:
+    """Where a module and its parts keep tensors, and which these are now."""
+    return [
+        (path, where, dict(where))
+        for path, part in module.named_modules()
+        for where in (part._parameters, part._buffers)
+    ]
+
+
+def restored(held: Held) -> list[str]:
+    """Put the tensors back that are not those of before; their names."""
+    changed = []
+    for path, where, before in held:
+        names = [name for name in {**before, **where} if where.get(name) is not before.get(name)]
+        if names:
+            where.clear()
+            where.update(before)
+            changed += [f"{path}.{name}".lstrip(".") for name in names]
+    return changed
 
 
 def orders_of(module: nn.Module) -> dict[str, tuple[int, ...]]:
@@ -81,42 +92,75 @@ def _order(owner: nn.Module, ndim: int) -> tuple[int, ...]:
 
 def check_alike(models: Sequence[nn.Module]) -> None:
     """Refuse models that are not of one architecture, or that hold tensors which nobody would share."""
-    first = models[0]
     for number, model in enumerate(models):
-        if not isinstance(model, nn.Module):
-            raise tn.TnshareError(f"models must be torch modules: found {type(model).__name__} at {number}")
-        for what, own, theirs in _parts(first, model):
-            if own != theirs:
-                one, other = set(own) - set(theirs), set(theirs) - set(own)
-                raise tn.TnshareError(
-                    f"models must have one architecture: model {number} differs from model 0 in its {what}"
-                    f" ({_some(one)} only in model 0, {_some(other)} only in model {number})"
-                )
-        for name, tensor in _loose(model):
-            twin = dict(_loose(first)).get(name)
-            if twin is None or twin.shape != tensor.shape or not torch.equal(twin, tensor):
-                raise tn.TnshareError(
-                    f"model {number} has a tensor {name!r} that is neither parameter nor buffer and differs "
-                    "from model 0's: register it with register_buffer or as a parameter"
-                )
+        check_like(models[0], model, f"model {number}")
 
 
-def _parts(one: nn.Module, other: nn.Module) -> Iterator[tuple[str, list[object], list[object]]]:
-    def modules(m: nn.Module) -> list[object]:
-        return [(name, type(part).__name__) for name, part in m.named_modules()]
+def check_like(first: nn.Module, model: nn.Module, called: str, dtypes: bool = True) -> None:
+    """Refuse a model that is not of the architecture of the first."""
+    if not isinstance(model, nn.Module):
+        raise tn.TnshareError(f"models must be torch modules: found {type(model).__name__} as {called}")
+    if any(isinstance(part, torch.jit.ScriptModule) for part in model.modules()):
+        raise tn.TnshareError(f"{called} has scripted parts, whose weights cannot be replaced")
+    if any(is_lazy(parameter) for parameter in model.parameters()):
+        raise tn.TnshareError(f"{called} has parameters that have no shape yet: run it once")
+    for what, own, theirs in _parts(first, model, dtypes):
+        if own != theirs:
+            one, other = set(own) - set(theirs), set(theirs) - set(own)
+            raise tn.TnshareError(
+                f"models must have one architecture: {called} differs from the first in its {what}"
+                f" ({_some(one)} only in the first, {_some(other)} only in {called})"
+            )
+    for name, tensor in _loose(model):
+        twin = dict(_loose(first)).get(name)
+        if twin is None or twin.shape != tensor.shape or not torch.equal(twin, tensor):
+            raise tn.TnshareError(
+                f"{called} has a tensor {name!r} that is neither parameter nor buffer and differs from the "
+                "first's: register it with register_buffer or as a parameter"
+            )
+
+
+def _parts(
+    one: nn.Module, other: nn.Module, dtypes: bool
+) -> Iterator[tuple[str, list[object], list[object]]]:
+    def modules(m: nn.Module, like: Mapping[str, nn.Module]) -> list[object]:
+        return [
+            (name, type(part).__name__, *_constants(part, like.get(name)), *_hooks(part))
+            for name, part in m.named_modules()
+        ]
 
     def names(m: nn.Module) -> list[object]:
-        return [(name, t.dtype) for name, t in tensors_of(m).items()]
+        return [(name, t.dtype if dtypes else "") for name, t in tensors_of(m).items()]
 
-    yield "modules", modules(one), modules(other)
+    yield "modules", modules(one, dict(other.named_modules())), modules(other, dict(one.named_modules()))
     yield "parameters and buffers", names(one), names(other)
 
 
+def _constants(module: nn.Module, other: nn.Module | None) -> list[object]:
+    """The numbers and words of a torch layer, as strides; not of one that differs in shape, as heads may."""
+    own, theirs = module, other or module
+    shapes = [[(n, t.shape) for n, t in m.named_parameters()] for m in (own, theirs)]
+    if not type(module).__module__.startswith("torch.nn.modules") or shapes[0] != shapes[1]:
+        return []
+    kinds = (bool, int, float, str, tuple)
+    return [(n, v) for n, v in vars(module).items() if isinstance(v, kinds) and n != "training"]
+
+
+def _hooks(module: nn.Module) -> list[object]:
+    hooks = [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
+    return [("hook", getattr(hook, "__qualname__", type(hook).__name__)) for hook in hooks]
+
+
 def _loose(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    registered = set(map(id, tensors_of(model).values()))
     for path, module in model.named_modules():
         for name, value in vars(module).items():
-            if isinstance(value, torch.Tensor):
-                yield f"{path}.{name}".lstrip("."), value
+            if name in ("_parameters", "_buffers", "_modules"):
+                continue
+            for number, leaf in enumerate(tree_leaves(value)):
+                if isinstance(leaf, torch.Tensor) and id(leaf) not in registered:
+                    where = name if leaf is value else f"{name}[{number}]"
+                    yield f"{path}.{where}".lstrip("."), leaf
 
 
 def _some(names: set[object]) -> str:

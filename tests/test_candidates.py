@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 import tnshare as tn
 from tnshare.candidate import KEPT, Candidate, Job, candidates, longest_group
 from tnshare.keep import Kept
+from tnshare.memory import peak
 from tnshare.ops import NumpyOps, numpy_ops
 from tnshare.price import Prices
 from tnshare.profiles import PROFILES
 from tnshare.runners import runner
+from tnshare.search import Goal, best_plans
 from tnshare.step import Step
 from tnshare.testing import linear_cases
 from tnshare.testing.cases import LinearCase
@@ -251,3 +253,14 @@ def arrays_in(value):
     if isinstance(value, tuple):
         return [array for part in value for array in arrays_in(part)]
     return [] if value is None else [value]
+
+
+def test_what_needs_more_memory_than_machines_have_is_left_out_where_others_need_less():
+    layer = tn.Linear(64, 64, tasks=1000, spec=tn.LAF(500), bias=False)
+    found = layer.candidates("each", 1024)
+    assert all(c.peak <= max(1 << 30, 4 * min(d.peak for d in found)) for c in found)
+    network = found[0].plan.network
+    plans = [plan for _, plan in best_plans(network, PROFILES["cpu"], Goal(training=True), 1000)]
+    peaks = [4 * peak(plan, network.sizes, training=True, bias=0) for plan in plans]
+    assert max(peaks) > 1 << 34  # codes times inputs, for all rows: 16 GiB and more
+    assert len(found) < len(plans)

@@ -20,6 +20,7 @@ from .step import FREE, count
 from .ways import GROUP, Way, grouped, with_input
 
 KEPT = 1 << 24  # numbers that inference may keep for a layer: 64 MB in single precision
+_MUCH = 1 << 30  # bytes alive at once, below which time alone decides
 Grouping = Literal["", "present", "all"]
 
 
@@ -83,7 +84,13 @@ def candidates(job: Job, profile: Profile, form: Form = "any") -> tuple[Candidat
         others = [replace(c, otherwise=found[0]) for c in _grouped(job, profile, goal)]
         found = others if form == "materialised" else found + others
     found.sort(key=lambda candidate: candidate.seconds)
-    return tuple(_with_names(found))
+    return tuple(_with_names(_modest(found)))
+
+
+def _modest(found: list[Candidate]) -> list[Candidate]:
+    """Those that need no more memory than a machine has, if others can do with far less."""
+    most = max(_MUCH, 4 * min(candidate.peak for candidate in found))
+    return [candidate for candidate in found if candidate.peak <= most]
 
 
 def _candidates(

@@ -268,8 +268,3 @@ def _slices(job: Job, part: bool = False) -> int:
 def _input(plan: Plan) -> tuple[str, ...]:
     (axes,) = (node.axes for node in plan.network.nodes if node.name == "x")
     return axes
-
-
-def chosen_by_name(found: tuple[Candidate, ...], name: str) -> Candidate | None:
-    """The candidate of that name, if there is one."""
-    return next((candidate for candidate in found if candidate.name == name), None)

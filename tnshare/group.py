@@ -26,7 +26,7 @@ class Groups:
 
 
 def group(ids: Sequence[NDArray], task_shape: tuple[int, ...], everyone: bool = False) -> Groups | None:
-    """Sort rows by task; with ``everyone``, tasks without a row are groups of row 0.
+    """Sort rows by task; with ``everyone``, tasks without a row are groups of some row.
 
     None if that is mostly padding: rows are better left as they come.
     """

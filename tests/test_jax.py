@@ -218,9 +218,6 @@ def test_concrete_mistakes_are_told(task, text):
 
 
 def test_other_mistakes_are_told():
-    conv = tn.Conv(3, 4, kernel=3, tasks=T, spec=tn.LAF(2))
-    with pytest.raises(tn.TnshareError, match=r"only tnshare\.Linear can be applied so far: found .*Conv"):
-        tnj.apply(conv, tnj.init(conv), X, 0)
     with pytest.raises(tn.TnshareError, match=r"expected x of shape \(..., 4\), in_features last"):
         tnj.fan_out(LAF, PARAMS, X[:, :3])
     with pytest.raises(tn.TnshareError, match="the factor 'L' is missing"):

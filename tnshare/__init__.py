@@ -5,11 +5,13 @@ from .apply import apply, fan_out, weight
 from .candidate import Candidate
 from .checkpoint import load, save
 from .compose import compose
+from .convolution import Conv
 from .decompose import Decomposition, decompose
+from .embedding import Embedding
 from .errors import TnshareError
 from .frozen import FrozenCodes
 from .init import decomposed_factors, random_factors
-from .layer import Conv, Embedding, Layer, Linear
+from .layer import Layer, Linear
 from .network import Network, Node
 from .plan import Plan
 from .sharing import codes, sharing_strength, task_similarity

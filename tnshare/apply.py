@@ -1,4 +1,4 @@
-"""Apply a shared linear layer from its factors, in the four ways of choosing tasks."""
+"""Apply a shared layer from its factors, in the four ways of choosing tasks."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from .bind import bind
 from .calls import Calls
 from .compose import checked, compose
 from .errors import TnshareError
-from .layer import Layer, Linear
+from .layer import Layer
 from .ops import Array, Ops, numpy_ops
 
 
 def apply(
-    layer: Linear,
+    layer: Layer,
     params: Mapping[str, Array],
     x: Array,
     task: Any = None,
@@ -29,7 +30,8 @@ def apply(
     - no ``task``: ``x`` is (T, ..., in), row t belongs to task t.
 
     With two task axes a task is a pair, ids are (B, 2), and row (s, u) of ``x`` (T1, T2, ..., in) belongs to
-    the task (s, u). ``training`` chooses plans that are fast with the backward pass. Without
+    the task (s, u). Convolutions take (..., channels, *places), embeddings whole numbers of any shape in the
+    place of (..., in). ``training`` chooses plans that are fast with the backward pass. Without
     ``ops`` the arrays are NumPy's.
     """
     factors = _factors(ops, layer, params, x)
@@ -39,7 +41,7 @@ def apply(
 
 
 def fan_out(
-    layer: Linear,
+    layer: Layer,
     params: Mapping[str, Array],
     x: Array,
     *,
@@ -65,15 +67,15 @@ def weight(
 
 
 @lru_cache(maxsize=1024)
-def _calls(layer: Linear, ops: Ops[Any]) -> Calls:
-    return Calls(layer, ops)
+def _calls(layer: Layer, ops: Ops[Any]) -> Calls:
+    return bind(layer, ops)
 
 
-def _factors(ops: Ops[Array], layer: Linear, params: Mapping[str, Array], x: Array) -> list[Array]:
+def _factors(ops: Ops[Array], layer: Layer, params: Mapping[str, Array], x: Array) -> list[Array]:
     """The arrays of all nodes in order, after a look at what was given."""
-    if not isinstance(layer, Linear):
+    if not isinstance(layer, Layer):
         kind = f"{type(layer).__module__}.{type(layer).__name__}"
-        raise TnshareError(f"only tnshare.Linear can be applied so far: found {kind}")
+        raise TnshareError(f"expected a description such as tnshare.Linear: found {kind}")
     if not hasattr(x, "shape"):
         raise TnshareError(f"x must be an array: found {type(x).__name__}")
     if layer.bias and tuple(params["bias"].shape if "bias" in params else ()) != layer.shapes["bias"]:

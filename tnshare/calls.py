@@ -11,7 +11,7 @@ from .candidate import Candidate, Job, candidates, check_fits, room, within
 from .checks import whole
 from .cost import Profile
 from .errors import TnshareError
-from .layer import Linear
+from .layer import Layer
 from .ops import Ops
 from .profiles import PROFILES, profile_for
 from .runners import Inputs, Keeper, Runner, fixed_axes, runner
@@ -30,9 +30,11 @@ class Calls:
     later ones find their program under that key.
     """
 
+    layer: Any
+
     def __init__(
         self,
-        layer: Linear,
+        layer: Layer,
         ops: Ops[Any],
         strategy: Strategy | Candidate = "auto",
         memory_limit: int | None = None,

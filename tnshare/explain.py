@@ -44,7 +44,7 @@ def explain_plan(plan: Plan, seconds: Sequence[float] = ()) -> str:
         f"{plan.largest_intermediate:,} elements: {plan.why}"
     )
     shown = rows if seconds else [row[:-1] for row in rows]
-    return "\n".join([head, *_table(shown)])
+    return "\n".join([head, *explain_table(shown)])
 
 
 def explain(
@@ -73,7 +73,7 @@ def explain(
     head = (
         f"{job.way}, {job.batch} rows, {what}; predicted by the profile {profile.name!r} ({profile.source})"
     )
-    lines = [head, *_table(rows)]
+    lines = [head, *explain_table(rows)]
     if chosen.chunk:
         lines.append(
             f"in chunks of {chosen.chunk} rows, {chosen.peak:,} bytes at once, computed again backwards"
@@ -86,6 +86,7 @@ def _time(seconds: float) -> str:
     return "kept" if seconds == 0 else f"{seconds * 1e6:,.1f} us"
 
 
-def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+def explain_table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Rows as lines, their cells one below the other."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -199,83 +199,6 @@ class Linear(Layer):
         rows = bucket(whole("batch", batch, least=0))
         vectors = None if inner is None else bucket(whole("inner", inner, least=0))
         return Job(self.network, way, rows, vectors, training, 0, concrete, self.bias)
-
-
-@dataclass(frozen=True)
-class Conv(Layer):
-    """A convolution in 1 to 3 dimensions; kernels are stacked ``(d, h, w, c, m, task)``, as in the paper.
-
-    ``kernel`` is its size in each dimension, so it says how many there are. Ranks are in the order of the
-    kernel's dimensions, input channels, output channels, task.
-    """
-
-    in_channels: int
-    out_channels: int
-    kernel: tuple[int, ...]
-    tasks: Tasks
-    spec: Spec
-    groups: int = 1
-    bias: bool = True
-
-    def __post_init__(self) -> None:
-        kernel = tuple(self.kernel) if isinstance(self.kernel, Iterable) else (self.kernel,)
-        if not 1 <= len(kernel) <= 3:
-            raise TnshareError(f"a kernel has 1, 2 or 3 dimensions: found kernel={self.kernel!r}")
-        c, m = whole("in_channels", self.in_channels), whole("out_channels", self.out_channels)
-        groups = whole("groups", self.groups)
-        if c % groups or m % groups:
-            raise TnshareError(f"groups={groups} must divide in_channels={c} and out_channels={m}")
-        self._set(
-            in_channels=c,
-            out_channels=m,
-            kernel=tuple(whole("kernel", size) for size in kernel),
-            groups=groups,
-            tasks=read_tasks(self.tasks, reserved=("b", "m", "c", "d", "h", "w")),
-        )
-
-    @property
-    def weight_sizes(self) -> dict[str, int]:
-        spatial = dict(zip("dhw"[-len(self.kernel) :], self.kernel, strict=True))
-        return {**spatial, "c": self.in_channels // self.groups, "m": self.out_channels}
-
-    @property
-    def variance(self) -> float:
-        return 1 / (3 * math.prod(self.kernel) * (self.in_channels // self.groups))
-
-    @property
-    def bias_size(self) -> int:
-        return self.out_channels if self.bias else 0
-
-
-@dataclass(frozen=True)
-class Embedding(Layer):
-    """A table of vectors for each task: weights ``(n, e, task)``, of variance 1 at the start, no bias."""
-
-    num_embeddings: int
-    embedding_dim: int
-    tasks: Tasks
-    spec: Spec
-
-    bias = False
-
-    def __post_init__(self) -> None:
-        self._set(
-            num_embeddings=whole("num_embeddings", self.num_embeddings),
-            embedding_dim=whole("embedding_dim", self.embedding_dim),
-            tasks=read_tasks(self.tasks, reserved=("b", "n", "e")),
-        )
-
-    @property
-    def weight_sizes(self) -> dict[str, int]:
-        return {"n": self.num_embeddings, "e": self.embedding_dim}
-
-    @property
-    def variance(self) -> float:
-        return 1.0
-
-    @property
-    def bias_size(self) -> int:
-        return 0
 
 
 def read_tasks(tasks: Tasks, reserved: Sequence[str]) -> tuple[tuple[str, int], ...]:

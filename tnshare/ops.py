@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
+
+from .windows import convolve
+
+if TYPE_CHECKING:
+    from .convolution import Geometry
 
 NDArray = np.ndarray[Any, Any]
 
@@ -36,7 +41,10 @@ class Ops(Protocol[Array]):
     - ``wait(a)``: returns when an array is computed; by default its values are read;
     - ``gradients(function, arrays, weights)``: derivatives of ``sum(weights * function(*arrays))``;
     - ``in_chunks(function, arrays, x, ids, axis, result_axis, size)``: ``function(arrays, x, ids)`` on parts
-      of x along an axis, put together again, with no more than one part's intermediates alive at a time.
+      of x along an axis, put together again, with no more than one part's intermediates alive at a time;
+    - ``convolve(x, kernels, counts, bias, geometry)``: rows x (b, channels, *places) convolved by kernels
+      (n, output channels, channels of a group, *kernel), each by its own: ``counts[0]`` rows by the first and
+      so on, or equally many where counts is None; bias (n, output channels) or None.
     """
 
     def matmul(self, a: Array, b: Array) -> Array:
@@ -103,6 +111,16 @@ class NumpyOps:
 
     def concrete(self, a: NDArray) -> bool:
         return True
+
+    def convolve(
+        self,
+        x: NDArray,
+        kernels: NDArray,
+        counts: tuple[int, ...] | None,
+        bias: NDArray | None,
+        geometry: Geometry,
+    ) -> NDArray:
+        return convolve(x, kernels, counts, bias, geometry)
 
     def in_chunks(
         self,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import importlib.metadata
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
 from typing import Any
 
 from . import store
 from .candidate import Candidate, Job
 from .ops import Ops
-from .runners import Inputs, runner
+from .runners import Inputs, Runner, runner
 
 KIND = "autotune"
 SHORTLIST = 10  # candidates that are timed; fewer of those that take long
@@ -43,7 +43,7 @@ def shortlisted(found: Sequence[Candidate]) -> Sequence[Candidate]:
     return [*found[:most], *([other] if other is not None and other not in found[:most] else [])]
 
 
-def measured(key: dict[str, Any], shortlist: dict[str, Candidate]) -> dict[str, float] | None:
+def measured(key: dict[str, Any], shortlist: Mapping[str, object]) -> dict[str, float] | None:
     """Seconds by name, if they are in the store and make sense."""
     found = store.read(KIND, key)
     if not isinstance(found, dict) or not found or not found.keys() <= shortlist.keys():
@@ -54,23 +54,44 @@ def measured(key: dict[str, Any], shortlist: dict[str, Candidate]) -> dict[str, 
 
 def tuning_key(job: Job, ops: Ops[Any], x: Any, names: tuple[str, ...]) -> dict[str, Any]:
     """Everything that the times depend on."""
-    device = getattr(ops, "device", None)
     network = job.network
     return {
-        "tnshare": importlib.metadata.version("tnshare"),
-        "device": type(ops).__name__ if device is None else list(astuple(device(x))),
-        "dtype": str(getattr(x, "dtype", None)),
+        **_place(ops, x),
         "network": [[node.name, list(node.axes), list(node.shape)] for node in network.nodes],
         "way": [job.way, job.batch, job.inner, job.training, job.keep, job.bias],
         "candidates": list(names),
     }
 
 
+def _place(ops: Ops[Any], x: Any) -> dict[str, Any]:
+    device = getattr(ops, "device", None)
+    return {
+        "tnshare": importlib.metadata.version("tnshare"),
+        "device": type(ops).__name__ if device is None else list(astuple(device(x))),
+        "dtype": str(getattr(x, "dtype", None)),
+    }
+
+
 def _measure(
     job: Job, shortlist: list[Candidate], ops: Ops[Any], lead: tuple[int, ...], inputs: Inputs
 ) -> dict[str, float]:
-    """Times over rounds in which the candidates run in an order that is shuffled anew."""
-    programs = {c.name: _program(job, c, ops, lead, inputs) for c in shortlist}
+    return timed({c.name: _program(runner(job, c, ops, lead), job.training, ops, inputs) for c in shortlist})
+
+
+def fastest(
+    key: dict[str, Any], runs: Mapping[str, Runner], training: bool, ops: Ops[Any], inputs: Inputs
+) -> str:
+    """The name of the fastest runner, by an earlier measurement under the same key, or by one now."""
+    key = {**_place(ops, inputs[2]), **key, "candidates": list(runs)}
+    seconds = measured(key, runs)
+    if seconds is None:
+        seconds = timed({name: _program(run, training, ops, inputs) for name, run in runs.items()})
+        store.write(KIND, key, seconds)
+    return min(seconds, key=seconds.__getitem__)
+
+
+def timed(programs: Mapping[str, Callable[[], object]]) -> dict[str, float]:
+    """Times over rounds in which the programs run in an order that is shuffled anew."""
     times: dict[str, list[float]] = {name: [] for name in programs}
     shuffle = random.Random(0).shuffle
     rounds = 0
@@ -82,31 +103,35 @@ def _measure(
             programs[name]()
             times[name].append(time.perf_counter() - start)
         rounds += 1
-        fastest = min(min(values) for values in times.values())
+        shortest = min(min(values) for values in times.values())
         if rounds > 1:
-            programs = {n: p for n, p in programs.items() if min(times[n]) < _HOPELESS * fastest}
+            programs = {n: p for n, p in programs.items() if min(times[n]) < _HOPELESS * shortest}
     # On a busy machine the shortest time says the most; the first run was a warm-up.
     return {name: min(values[1:]) for name, values in times.items() if len(values) > 1}
 
 
-def _program(
-    job: Job, candidate: Candidate, ops: Ops[Any], lead: tuple[int, ...], inputs: Inputs
-) -> Callable[[], object]:
-    """One run of a candidate on the arrays of a call, with the backward pass when training."""
-    run = runner(job, candidate, ops, lead)
+def _program(run: Runner, training: bool, ops: Ops[Any], inputs: Inputs) -> Callable[[], object]:
+    """One run on the arrays of a call, with the backward pass when training."""
     factors, bias, x, ids, keeper = inputs
     wait = getattr(ops, "wait", ops.values)
     gradients = getattr(ops, "gradients", None)
-    if not job.training or gradients is None:
+    if not training or gradients is None:
         return lambda: wait(run(factors, bias, x, ids, keeper))
-    arrays = [*factors, *(() if bias is None else (bias,)), x]
+    arrays = [*factors, *(() if bias is None else (bias,)), *((x,) if _smooth(x) else ())]
     weights = run(factors, bias, x, ids, None)
 
     def function(*given: Any) -> Any:
-        return run(given[: len(factors)], None if bias is None else given[-2], given[-1], ids, None)
+        rest = list(given[len(factors) :])
+        own = None if bias is None else rest.pop(0)
+        return run(given[: len(factors)], own, rest[0] if rest else x, ids, None)
 
     def step() -> None:
         for gradient in gradients(function, arrays, weights):
             wait(gradient)
 
     return step
+
+
+def _smooth(x: Any) -> bool:
+    """Whether an input has a gradient: tokens have none."""
+    return "int" not in str(getattr(x, "dtype", ""))

@@ -12,9 +12,13 @@ import numpy as np
 from tnshare.ops import NDArray
 from tnshare.profiles import Device, cpu_model
 
+from .convolve import convolve
+
 
 class JaxOps:
     """What `tnshare.ops.Ops` asks for."""
+
+    convolve = staticmethod(convolve)
 
     def matmul(self, a: jax.Array, b: jax.Array) -> jax.Array:
         return jnp.matmul(a, b)

@@ -13,6 +13,7 @@ from tnshare.ops import NDArray
 from tnshare.profiles import Device, cpu_model
 
 from .chunks import in_chunks
+from .convolve import convolve
 
 
 class TorchOps:
@@ -21,6 +22,7 @@ class TorchOps:
     reshape = staticmethod(torch.reshape)
     multiply = staticmethod(torch.mul)
     in_chunks = staticmethod(in_chunks)
+    convolve = staticmethod(convolve)
 
     @staticmethod
     def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,113 @@
+"""Calls of an embedding in a framework."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any
+
+from .calls import Calls
+from .cost import Profile
+from .embedding import Embedding
+from .errors import TnshareError
+from .explain import explain_plan, explain_table
+from .lookup import LookupCandidate, LookupJob, lookup_candidates
+from .lookup_runner import lookup_runner
+from .runners import Inputs, Runner, fixed_axes
+from .tune import fastest
+from .ways import WAYS, Way, bucket
+
+
+class LookupCalls(Calls):
+    """Calls of one embedding, in one framework, by one strategy; x are whole numbers, the tokens."""
+
+    layer: Embedding
+
+    def ahead(self, like: Any, batches: Sequence[int]) -> None:
+        if self.planned:
+            return
+        rows, profile = bucket(sorted(batches)[len(batches) // 2]), self.profile(like)
+        for way, training in product(WAYS, (True, False)):
+            job = LookupJob(self.layer, way, rows, 1 if way == "mixed" else None, training, False)
+            self.planned[way, training] = [
+                (rows, lookup_runner(job, self.choices(job, profile)[0], self.ops))
+            ]
+
+    def traced(
+        self,
+        way: Way,
+        ids: Any,
+        factors: Sequence[Any],
+        bias: Any,
+        x: Any,
+        training: bool,
+        known: Callable[[Any], bool],
+    ) -> Any:
+        self._lead(way, None, tuple(x.shape))
+        ((_, run),) = self.planned[way, training]
+        return run(factors, bias, x, ids)
+
+    def choices(self, job: LookupJob, profile: Profile) -> tuple[LookupCandidate, ...]:
+        """The candidates that the strategy allows, the fastest by the profile first."""
+        strategy = self.strategy
+        return lookup_candidates(
+            job,
+            profile,
+            strategy if strategy in ("factored", "materialised") else "any",
+        )
+
+    def explain(self, way: Way, batch: int, like: Any, *, training: bool) -> str:
+        """The candidates for an eager call of so many tokens, and the steps of the chosen."""
+        profile = self.profile(like)
+        found = self.choices(self._job(way, (batch,), training, not training), profile)
+        rows = [
+            (">" if n == 0 else "", c.name, f"{c.plan.flops:,}", f"{c.seconds * 1e6:,.1f} us")
+            for n, c in enumerate(found)
+        ]
+        what = "a training step" if training else "inference"
+        head = f"{way}, {bucket(batch)} tokens, {what}; predicted by the profile {profile.name!r}"
+        table = explain_table([("", "candidate", "flops", "predicted"), *rows])
+        return "\n".join([f"{head} ({profile.source})", *table, "", explain_plan(found[0].plan)])
+
+    def source(self, way: Way, batch: int, like: Any, *, training: bool) -> str:
+        """The contraction that runs for an eager call, of the rows looked up (x) or to the tables."""
+        job = self._job(way, (batch,), training, not training)
+        chosen = self.choices(job, self.profile(like))[0]
+        return f"# {chosen.name}\n{chosen.plan.source(fixed_axes(chosen.plan))}"
+
+    def _job(self, way: Way, lead: tuple[int, ...], training: bool, keep: bool) -> LookupJob:
+        if way not in WAYS:
+            raise TnshareError(f"way must be one of {WAYS}: found {way!r}")
+        if way != "mixed":
+            return LookupJob(self.layer, way, bucket(math.prod(lead)), None, training, keep)
+        inner = bucket(math.prod(lead[1:]))
+        return LookupJob(self.layer, way, bucket(lead[0]), inner, training, keep)
+
+    def _made(self, way: Way, rows: int | None, training: bool, inputs: Inputs) -> Runner:
+        x = inputs[2]
+        lead = self._lead(way, rows, tuple(x.shape))
+        keep = inputs[4] is not None and not training
+        job = self._job(way, lead, training, keep)
+        found = self.choices(job, self.profile(inputs[0][0]))
+        runs = {c.name: lookup_runner(job, c, self.ops) for c in found}
+        concrete = 0 not in lead and self.ops.values(x) is not None
+        if self.strategy == "autotune" and concrete and len(found) > 1:
+            key = {"embedding": repr(self.layer), "way": [way, job.rows, job.inner, training, keep]}
+            return runs[fastest(key, runs, training, self.ops, inputs)]
+        return runs[found[0].name]
+
+    def _lead(self, way: Way, rows: int | None, shape: tuple[int, ...]) -> tuple[int, ...]:
+        tasks = self.layer.task_shape
+        if way == "mixed" and (not shape or (rows is not None and shape[0] != rows)):
+            raise TnshareError(
+                f"one task id for each row: expected x of shape ({rows}, ...) with {rows} ids, found {shape}"
+            )
+        if way != "each":
+            return shape
+        if shape[: len(tasks)] != tasks:
+            raise TnshareError(
+                f"without a task, row t of x belongs to task t: expected x of shape "
+                f"({', '.join(map(str, tasks))}, ...), found {shape}; give a task, or ids, or use fan_out"
+            )
+        return shape[len(tasks) :]

@@ -8,9 +8,23 @@ except ModuleNotFoundError as error:
     raise ImportError('tnshare_torch needs PyTorch: pip install "tnshare[torch]"') from None
 
 from .calibrate import calibrate
+from .conv import Conv1d, Conv2d, Conv3d
+from .embedding import Embedding
 from .linear import Linear
 from .ops import TorchOps, ops
 from .share import replicate, share
 from .shared import Shared
 
-__all__ = ["Linear", "Shared", "TorchOps", "calibrate", "ops", "replicate", "share"]
+__all__ = [
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "Embedding",
+    "Linear",
+    "Shared",
+    "TorchOps",
+    "calibrate",
+    "ops",
+    "replicate",
+    "share",
+]

@@ -1,0 +1,52 @@
+"""Embeddings of many tasks as one module."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+import tnshare as tn
+from tnshare.layer import Tasks
+from tnshare.spec import Spec
+
+from .base import TaskLayer
+
+
+class Embedding(TaskLayer):
+    """``torch.nn.Embedding`` for every one of many tasks, their tables softly shared.
+
+    Inputs are whole numbers of any shape; ``layer(x, ids)`` gives row b of x (B, ...) the task ``ids[b]``.
+    The vector of ``padding_idx`` is 0. Other keywords are those of `TaskLayer`.
+    """
+
+    description: tn.Embedding
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        tasks: Tasks,
+        spec: Spec,
+        padding_idx: int | None = None,
+        **keywords: Any,
+    ) -> None:
+        description = tn.Embedding(
+            num_embeddings, embedding_dim, tasks=tasks, spec=spec, padding_idx=padding_idx
+        )
+        super().__init__(description, **keywords)
+
+    def extra_repr(self) -> str:
+        """What the constructor was given."""
+        d = self.description
+        padding = "" if d.padding_idx is None else f", padding_idx={d.padding_idx}"
+        return f"{d.num_embeddings}, {d.embedding_dim}, {self._tasks_repr()}{padding}"
+
+    def _check_dtype(self, x: torch.Tensor, factor: torch.Tensor) -> None:
+        if x.is_floating_point() or x.is_complex() or x.dtype == torch.bool:
+            raise tn.TnshareError(
+                f"x must be whole numbers, the rows of the table: found {x.dtype}; convert it with x.long()"
+            )
+
+    def _layout(self) -> tuple[int, ...]:
+        return (0, 1)

@@ -17,6 +17,8 @@ from .search import Form, Goal, best_plans
 from .ways import Way
 
 _FEW = 5  # operands
+_CALLS = 10  # calls of a product that one of a convolution costs
+_BLOCK = 16  # output channels
 _BACKWARD = 3  # a training step convolves three times: outputs, gradients of the input, of the kernels
 
 
@@ -120,16 +122,22 @@ def _candidate(job: ConvJob, profile: Profile, chain: Chain) -> ConvCandidate:
 
 
 def _convolution(job: ConvJob, profile: Profile, chain: Chain, results: int) -> tuple[float, int]:
-    """Seconds and flops of the convolution itself, as the matrix product that it is."""
+    """Seconds and flops of the convolution itself: the matrix product that it is, and what it moves.
+
+    Libraries bring inputs and outputs into an order of their own, in which output channels come in blocks.
+    """
     geometry = job.layer.geometry
-    inner = _count(chain, chain.inputs) * math.prod(geometry.kernel)
+    channels = _count(chain, chain.inputs)
+    inner = channels * math.prod(geometry.kernel)
     columns = _count(chain, chain.outputs) // geometry.groups
     stack = 1 if chain.late else job.stacked
     if job.way == "fan_out":
         columns, stack = columns * stack, 1
-    rows = max(1, job.images // stack) * results
-    batch = stack * geometry.groups
-    seconds = stack * profile.call + profile.product(batch, rows, inner, columns)
+    rows, batch = max(1, job.images // stack) * results, stack * geometry.groups
+    seconds = _CALLS * stack * profile.call
+    seconds += profile.product(batch, rows, inner, _BLOCK * math.ceil(columns / _BLOCK))
+    seconds += 2 * profile.stream(job.images * geometry.groups * channels * math.prod(job.sizes))
+    seconds += 2 * profile.stream(batch * rows * columns)
     return seconds * (_BACKWARD if job.training else 1), 2 * batch * rows * inner * columns
 
 

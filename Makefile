@@ -6,8 +6,12 @@ READY := $(VENV)/.ready
 
 .PHONY: demo test lint bench test-deep test-lowest clean
 
+# Ten networks on small digits, shared: `make demo`, or in JAX, `make demo BACKEND=jax`.
+BACKEND ?= torch
+DEMO_torch := examples/demo.py
+DEMO_jax := examples/demo_jax.py
 demo: $(READY)
-	$(BIN)/python examples/demo.py
+	$(BIN)/python $(or $(DEMO_$(BACKEND)),$(error BACKEND must be torch or jax: found $(BACKEND)))
 
 test: lint
 	$(BIN)/python -m pytest -n 2 -q

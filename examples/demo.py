@@ -1,134 +1,124 @@
-"""Ten related tasks from scikit-learn's digits, softly shared, in three frameworks.
-
-Task t: from the upper half of an image of the digit t (32 pixels) predict the lower half (32 pixels). The
-linear maps of the ten digits, each fitted from the same start, are stacked to 32 x 32 x 10.
-"""
+"""Ten one-vs-rest networks on digits: trained alone, shared by LAF, Tucker and TT, fine-tuned. In PyTorch."""
 
 from __future__ import annotations
 
-import sys
+import statistics
 import time
-from typing import Any
+from collections.abc import Sequence
 
-import jax.numpy as jnp
-import numpy as np
-import tnshare_jax as tnj
+import digits
 import tnshare_torch as tnt
 import torch
-from sklearn.datasets import load_digits
-
-import tnshare as tn
-
-NDArray = np.ndarray[Any, Any]
-EPS = 0.1
+from digits import FIRST, HARD, SINGLE, Result, Settings, Split
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, max_pool2d, relu
+from tqdm import tqdm
 
 
-def fitted_maps() -> tuple[NDArray, NDArray, NDArray]:
-    """The stacked maps (32, 32, 10), the upper halves of all images, and their digits."""
-    digits = load_digits()
-    pixels = (digits.data / 16).astype(np.float32)
-    upper, lower = pixels[:, :32], pixels[:, 32:]
-    start = ridge(upper, lower)
-    maps = []
-    for digit in range(10):
-        x, y = upper[digits.target == digit], lower[digits.target == digit]
-        maps.append(start + ridge(x, y - x @ start))
-    return np.stack(maps, axis=-1).astype(np.float32), upper, digits.target
+class Net(nn.Module):
+    """Is it this digit? An ordinary network of one task, which knows nothing of others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 16, 3, padding=1)
+        self.hidden = nn.Linear(16 * 4 * 4, 32)
+        self.head = nn.Linear(32, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The logit of the answer, (N,)."""
+        x = max_pool2d(relu(self.conv(x)), 2).flatten(1)
+        return self.head(relu(self.hidden(x))).squeeze(1)
 
 
-def ridge(x: NDArray, y: NDArray, penalty: float = 20.0) -> NDArray:
-    """The linear map from x to y with the least squared error and a penalty on its size."""
-    solution: NDArray = np.linalg.solve(x.T @ x + penalty * np.eye(x.shape[1]), x.T @ y)
-    return solution
+class Alone(nn.Module):
+    """Ten networks that share nothing, called like those that do."""
+
+    def __init__(self, nets: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.nets = nn.ModuleList(nets)
+
+    def fan_out(self, x: Tensor) -> Tensor:
+        """The same images through every task: (T, N)."""
+        return torch.stack([net(x) for net in self.nets])
+
+    def unshare(self) -> list[nn.Module]:
+        """The ten networks."""
+        return list(self.nets)
 
 
-def show_decompositions(stack: NDArray) -> dict[str, tn.Decomposition]:
-    """What one eps keeps of the stack, for each method."""
-    heading(f"A stack {' x '.join(map(str, stack.shape))}, decomposed by one eps = {EPS}")
-    found = {}
-    print(f"{'method':8}{'ranks':16}{'parameters':>12}{'kept':>7}{'error':>8}{'sharing':>9}")
-    for method in ("laf", "tucker", "tt"):
-        d = tn.decompose(stack, method, eps=EPS, axes=("i", "o", "task"))
-        rho = tn.sharing_strength(tn.codes(d.network, d.factors))
-        ranks = " ".join(map(str, d.spec.ranks))
-        print(f"{method:8}{ranks:16}{d.network.parameters:12,}{d.kept:7.0%}{d.error:8.3f}{rho:9.3f}")
-        for text in d.warnings:
-            print(f"        {text}")
-        found[method] = d
-    similarity = tn.task_similarity(d.network, d.factors) - np.eye(10)
-    near = np.unravel_index(similarity.argmax(), similarity.shape)
-    far = np.unravel_index((similarity + 2 * np.eye(10)).argmin(), similarity.shape)
-    print(f"most alike: {near[0]} and {near[1]} (cosine {similarity[near]:.2f}); ", end="")
-    print(f"least alike: {far[0]} and {far[1]} ({similarity[far]:.2f})")
-    return found
+Model = Alone | tnt.Shared
 
 
-def show_network(d: tn.Decomposition) -> None:
-    """The contraction graph and a plan with its cost."""
-    heading("The contraction graph of Tucker, as an equation " + d.network.equation)
-    print(d.network.describe())
-    layer = tn.Linear(32, 32, tasks=10, spec=d.spec, bias=False)
-    heading("A plan: 128 rows, each with a task of its own, without building any weight")
-    print(layer.plan("mixed", 128).explain())
+def train(model: Model, data: Split, s: Settings, seed: int, bar: tqdm) -> float:
+    """One stage; returns the median milliseconds of a step.
+
+    Adam works on each number for itself, so ten networks with one optimiser are each trained alone.
+    """
+    optimiser = torch.optim.Adam(model.parameters(), s.rate, fused=True)
+    images, answers = torch.from_numpy(data.images), torch.from_numpy(digits.answers(data.digits))
+    times = []
+    for rows in map(torch.from_numpy, digits.batches(len(images), s.batch, s.steps, seed)):
+        start = time.perf_counter()
+        optimiser.zero_grad()
+        outputs = model.fan_out(images[rows])
+        loss = binary_cross_entropy_with_logits(outputs, answers[:, rows], reduction="none")
+        loss.mean(1).sum().backward()  # each task has its own loss
+        optimiser.step()
+        times.append(1e3 * (time.perf_counter() - start))
+        bar.update()
+    return statistics.median(times)
 
 
-def show_ways(d: tn.Decomposition, stack: NDArray, upper: NDArray, digit: NDArray) -> float:
-    """The four ways in three frameworks, against weights that were built; returns the largest difference."""
-    heading("The four ways of choosing tasks, against a loop over built weights (largest difference)")
-    layer = tn.Linear(32, 32, tasks=10, spec=d.spec, bias=False)
-    dense = tn.compose(d.network, d.factors)
-    x, ids = upper[:128], digit[:128]
-    xs = np.stack([upper[digit == t][:16] for t in range(10)])
-    expected = {
-        "layer(x, 3)": x @ dense[..., 3],
-        "layer(x, ids)": np.stack([row @ dense[..., t] for row, t in zip(x, ids, strict=True)]),
-        "layer(xs)": np.stack([xs[t] @ dense[..., t] for t in range(10)]),
-        "layer.fan_out(x)": np.stack([x @ dense[..., t] for t in range(10)]),
-    }
-    module = tnt.Linear(32, 32, tasks=10, spec=d.spec, bias=False)
-    module.load_state_dict({name: torch.from_numpy(value) for name, value in d.factors.items()})
-    params = {name: jnp.asarray(value) for name, value in d.factors.items()}
-    tx, tids, txs = torch.from_numpy(x), torch.from_numpy(ids), torch.from_numpy(xs)
+def measured(method: str, model: Model, data: Split, ms: float) -> Result:
+    """Errors on the images that nobody trained on, and how alike the tasks are in every layer."""
     with torch.no_grad():
-        frameworks: dict[str, list[Any]] = {
-            "NumPy": [
-                tn.apply(layer, d.factors, x, 3),
-                tn.apply(layer, d.factors, x, ids),
-                tn.apply(layer, d.factors, xs),
-                tn.fan_out(layer, d.factors, x),
-            ],
-            "torch": [module(tx, 3), module(tx, tids), module(txs), module.fan_out(tx)],
-            "JAX": [
-                tnj.apply(layer, params, x, 3),
-                tnj.apply(layer, params, x, ids),
-                tnj.apply(layer, params, xs),
-                tnj.fan_out(layer, params, x),
-            ],
-        }
-    print(f"{'':18}{'gives':18}" + "".join(f"{name:>10}" for name in frameworks))
-    worst = 0.0
-    for n, (way, dense_result) in enumerate(expected.items()):
-        gaps = [np.abs(np.asarray(results[n]) - dense_result).max() for results in frameworks.values()]
-        worst = max(worst, *map(float, gaps))
-        print(f"{way:18}{dense_result.shape!s:18}" + "".join(f"{gap:10.1e}" for gap in gaps))
-    return worst
+        outputs = model.fan_out(torch.from_numpy(data.test_images)).numpy()
+    tasks = [dict(net.named_parameters()) for net in model.unshare()]
+    cosine = {
+        layer: digits.mean_cosine([own[f"{layer}.weight"].detach().numpy() for own in tasks])
+        for layer in ("conv", "hidden", "head")
+    }
+    strength = model.sharing() if isinstance(model, tnt.Shared) else {}
+    count = sum(parameter.numel() for parameter in model.parameters())
+    return Result(method, *digits.errors(outputs, data.test_digits), count, ms, strength, cosine)
 
 
-def heading(text: str) -> None:
-    """A title with a line under it."""
-    print(f"\n{text}\n{'-' * len(text)}")
+def run(s: Settings, seed: int, bar: tqdm) -> tuple[list[Result], dict[str, digits.NDArray]]:
+    """All methods on the split of one seed; and which tasks are alike in the layers of the last."""
+    data = digits.split(s.images, seed)
+    torch.manual_seed(seed)
+    nets = tnt.replicate(Net(), tasks=digits.TASKS)  # of one initial state: only then do weights stay alike
+    alone, hard = Alone(nets), tnt.share(nets, "hard", layers={"head": "single"})
+
+    def stage(method: str, model: Model, number: int) -> Result:
+        bar.set_description(f"seed {seed}, {method}")
+        return measured(method, model, data, train(model, data, s, 2 * seed + number, bar))
+
+    results = [stage(FIRST, alone, 0)]
+    softly = {name: tnt.share(nets, name, eps=s.eps, relative_to="deviation") for name in digits.METHODS}
+    results.append(stage(SINGLE, alone, 1))
+    stage(HARD, hard, 0)
+    results.append(stage(HARD, hard, 1))
+    results += [stage(digits.NAMES[name], shared, 1) for name, shared in softly.items()]
+    return results, softly["tt"].similarity()
 
 
-def main() -> int:
-    """Run the whole demonstration."""
+def main(s: Settings) -> list[Result]:
+    """Run it, and print the table."""
     start = time.perf_counter()
-    stack, upper, digit = fitted_maps()
-    found = show_decompositions(stack)
-    show_network(found["tucker"])
-    worst = show_ways(found["tucker"], stack, upper, digit)
-    print(f"\nAll ways agree to {worst:.0e}. {time.perf_counter() - start:.1f} s.")
-    return 0 if worst < 1e-4 else 1
+    torch.set_num_threads(1)  # for networks as small as these, more would only wait for each other
+    results: list[Result] = []
+    with tqdm(total=s.seeds * s.steps * (4 + len(digits.METHODS)), unit="step") as bar:
+        for seed in range(s.seeds):
+            found, similarity = run(s, seed, bar)
+            results += found
+    print(f"\n{digits.table(results)}\n\n{digits.explained(s)}")
+    path = s.folder / "digits.png"
+    digits.picture(results, similarity, path)
+    print(f"\nA picture of it, and of which digits TT keeps alike: {path}")
+    print(f"{time.perf_counter() - start:.0f} s with PyTorch, one thread.")
+    return results
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(Settings.parsed(__doc__))

@@ -250,8 +250,8 @@ def test_a_pickle_is_refused_and_not_run(path):
 
 @pytest.mark.parametrize("checksum", [None, "of another kind"])
 def test_a_newer_format_asks_for_an_upgrade_whatever_its_checksum(path, checksum):
-    write_content(path, {"format": 2, "new": []}, checksum)
-    with pytest.raises(tn.TnshareError, match="has format 2, this tnshare reads up to 1: upgrade"):
+    write_content(path, {"format": 3, "new": []}, checksum)
+    with pytest.raises(tn.TnshareError, match="has format 3, this tnshare reads up to 2: upgrade"):
         tn.load(path)
 
 
@@ -267,7 +267,10 @@ def test_strange_content_with_a_fitting_checksum_is_refused(path, entries):
 @pytest.mark.parametrize(
     ("obj", "text"),
     [
-        ("text", "save takes a Decomposition, a NumPy array, or a dict of them: found str under 'w'"),
+        (
+            "text",
+            "save takes a Decomposition, a NumPy array, a dict of them, or a state: found str under 'w'",
+        ),
         (None, "found NoneType under 'w'"),
         (np.float64(3), "found float64 under 'w'"),
         ({"a": np.zeros(2)}, "found dict under 'w'"),

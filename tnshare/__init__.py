@@ -16,6 +16,7 @@ from .network import Network, Node
 from .plan import Plan
 from .sharing import codes, sharing_strength, task_similarity
 from .spec import LAF, TT, Spec, Tucker
+from .state import State
 from .step import Step
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "Node",
     "Plan",
     "Spec",
+    "State",
     "Step",
     "TnshareError",
     "Tucker",

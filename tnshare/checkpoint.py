@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -13,17 +13,16 @@ from .errors import TnshareError
 from .frozen import FrozenCodes
 from .ops import NDArray
 from .spec import LAF, METHODS, Spec
+from .state import Saved, State, Stateful
 
-FORMAT = 1
+FORMAT = 2  # states; what has none of them is written as format 1
 # What safetensors stores as it is; anything else is stored as bytes and its dtype noted.
 _NATIVE = {"bool", "float16", "float32", "float64"}
 _NATIVE |= {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
-Saved = Decomposition | NDArray
 
-
-def save(path: str | os.PathLike[str], obj: Saved | Mapping[str, Saved]) -> None:
-    """Write a Decomposition, an array, or a dict of them.
+def save(path: str | os.PathLike[str], obj: Saved | Mapping[str, Saved] | State | Stateful) -> None:
+    """Write a Decomposition, an array, a dict of them, or the state of an adapter's layer or network.
 
     The file is complete or not there: it is written beside its place and moved when it is done, so an earlier
     file stays whole if anything fails.
@@ -32,10 +31,15 @@ def save(path: str | os.PathLike[str], obj: Saved | Mapping[str, Saved]) -> None
 
     from safetensors.numpy import save as to_bytes
 
-    entries = obj if isinstance(obj, Mapping) else {"": obj}
     tensors: dict[str, NDArray] = {}
-    described = [_describe(name, value, tensors) for name, value in entries.items()]
-    content = {"format": FORMAT, "single": not isinstance(obj, Mapping), "entries": described}
+    given: Any = obj.state() if _is_stateful(obj) else obj
+    if isinstance(given, State):
+        several = [_describe_all(own, tensors) for own in (given.entries, *given.tasks)]
+        content = {"format": 2, "entries": several[0], "tasks": several[1:], "names": _texts(given.names)}
+    else:
+        entries = given if isinstance(given, Mapping) else {"": given}
+        single = not isinstance(given, Mapping)
+        content = {"format": 1, "single": single, "entries": _describe_all(entries, tensors)}
     text = json.dumps(content)
     _write_whole(os.fspath(path), to_bytes(tensors, {"tnshare": text, "sha256": _checksum(text, tensors)}))
 
@@ -55,7 +59,10 @@ def load(path: str | os.PathLike[str]) -> Any:
         content = json.loads(text)
         newest = content["format"]
         if newest <= FORMAT and metadata.get("sha256") == _checksum(text, tensors):
-            entries = {entry["name"]: _restore(entry, tensors) for entry in content["entries"]}
+            entries = _restore_all(content["entries"], tensors)
+            if newest > 1:
+                tasks = tuple(_restore_all(own, tensors) for own in content["tasks"])
+                return State(entries, tasks, tuple(_texts(content["names"])))
             return entries[""] if content["single"] else entries
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, TnshareError):
@@ -79,10 +86,29 @@ def _read(name: str) -> tuple[dict[str, str], dict[str, NDArray]]:
         raise TnshareError(f"{name!r} is damaged or not a tnshare file: {error}") from None
 
 
+def _is_stateful(obj: Any) -> TypeGuard[Stateful]:
+    return not isinstance(obj, type) and callable(getattr(obj, "state", None))
+
+
+def _texts(names: Any) -> list[str]:
+    for name in names:
+        if not isinstance(name, str) or name.encode(errors="replace").decode() != name:
+            raise TnshareError(f"names must be strings of Unicode characters: found {name!r}")
+    return list(names)
+
+
+def _describe_all(entries: Mapping[str, Saved], tensors: dict[str, NDArray]) -> list[dict[str, Any]]:
+    return [
+        _describe(name, value, tensors) for name, value in zip(_texts(entries), entries.values(), strict=True)
+    ]
+
+
+def _restore_all(described: Any, tensors: Mapping[str, NDArray]) -> dict[str, Saved]:
+    return {entry["name"]: _restore(entry, tensors) for entry in described}
+
+
 def _describe(name: str, value: Saved, tensors: dict[str, NDArray]) -> dict[str, Any]:
     """What to write about an entry as text; puts its arrays among the tensors."""
-    if not isinstance(name, str) or name.encode(errors="replace").decode() != name:
-        raise TnshareError(f"names must be strings of Unicode characters: found {name!r}")
     if not isinstance(value, Decomposition):
         return {"name": name, "kind": "array", "array": _put(tensors, name, value)}
     spec, network = value.spec, value.network
@@ -124,7 +150,7 @@ def _put(tensors: dict[str, NDArray], name: str, array: Any) -> tuple[str, str]:
     if type(array) not in (np.ndarray, np.memmap):  # a mask or units of another kind of array would be lost
         kind = type(array).__name__
         raise TnshareError(
-            f"save takes a Decomposition, a NumPy array, or a dict of them: found {kind}{under}"
+            f"save takes a Decomposition, a NumPy array, a dict of them, or a state: found {kind}{under}"
         )
     dtype = array.dtype.newbyteorder("=")
     native = dtype.name in _NATIVE

@@ -12,6 +12,7 @@ from .conv import Conv1d, Conv2d, Conv3d
 from .embedding import Embedding
 from .linear import Linear
 from .ops import TorchOps, ops
+from .restore import restore
 from .share import replicate, share
 from .shared import Shared
 
@@ -26,5 +27,6 @@ __all__ = [
     "calibrate",
     "ops",
     "replicate",
+    "restore",
     "share",
 ]

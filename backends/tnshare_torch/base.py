@@ -20,6 +20,7 @@ from tnshare.ways import Way
 
 from .keep import KeptTensors, alias, mark
 from .ops import ops
+from .state import LayerState
 
 IMPORTS = """\
 from torch import matmul, multiply, permute as transpose, reshape
@@ -29,7 +30,7 @@ def take(array, ids):
     return array[tuple(ids)]"""
 
 
-class TaskLayer(torch.nn.Module):
+class TaskLayer(LayerState):
     """A layer for every one of many tasks, their weights softly shared.
 
     ``layer(x, 3)`` is task 3, ``layer(x, ids)`` gives each row a task of its own, ``layer(xs)`` sends row t

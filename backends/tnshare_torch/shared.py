@@ -19,10 +19,11 @@ from .ops import ops
 from .own import Own, array_of, for_tasks, has_task, key_of, parameters
 from .replace import Replacing
 from .rows import joined, on, stacked
+from .state import SharedState
 from .template import fill, registered, restored, tensors_of
 
 
-class Shared(nn.Module):
+class Shared(SharedState):
     """What `share` makes of T networks.
 
     ``shared(x, 3)`` runs task 3 on all of x; ``shared(x, ids)`` gives each row its own task; ``shared(xs)``

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import tnshare as tn
+from tnshare.model import SharedModel
 
 
 class Own(nn.Module):
@@ -49,6 +50,29 @@ def parameters(values: Mapping[str, Any], like: torch.Tensor) -> nn.ParameterDic
     return nn.ParameterDict({name: made(value) for name, value in values.items()})
 
 
+def contents(
+    model: SharedModel, tensors: Sequence[Mapping[str, torch.Tensor]]
+) -> tuple[nn.ModuleDict, nn.ModuleList]:
+    """What all tasks have in common, and what each has of its own."""
+    first, soft = tensors[0], model.soft
+    common = nn.ModuleDict()
+    for name, d in soft.items():
+        shared = {n.name: d.factors[n.name] for n in d.network.nodes if not has_task(d.network, n)}
+        common[key_of(name)] = parameters(shared, first[name])
+    for name, value in model.hard.items():
+        common[key_of(name)] = parameters({"weight": value}, first[name])
+    codes = [(name, d, n.name) for name, d in soft.items() for n in d.network.nodes if has_task(d.network, n)]
+    own = [*model.single, *(name for name in first if not isinstance(first[name], nn.Parameter))]
+    tasks = nn.ModuleList(
+        Own(
+            {f"{key_of(name)}:{node}": (d.factors[node][t], first[name]) for name, d, node in codes},
+            {key_of(name): given[name] for name in own},
+        )
+        for t, given in enumerate(tensors)
+    )
+    return common, tasks
+
+
 def array_of(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     """A tensor in NumPy, which has no bfloat16."""
     plain = tensor.detach().cpu()
@@ -64,10 +88,3 @@ def key_of(name: str) -> str:
 def has_task(network: tn.Network, node: tn.Node) -> bool:
     """Whether a factor holds the codes of tasks."""
     return bool(set(node.axes) & set(network.tasks))
-
-
-def for_tasks(network: tn.Network, tasks: int) -> tn.Network:
-    """The same network for another number of tasks."""
-    (axis,) = network.tasks
-    renamed = network.rename(axis, f"{axis}*", tasks).rename(f"{axis}*", axis)
-    return tn.Network(renamed.nodes, renamed.output, (axis,))

@@ -3,11 +3,86 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import nn
+from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
+
+from .soft import Soft
+
+_DATA = torch.Tensor.data.__get__  # type: ignore[attr-defined]
+_DROPS = frozenset(
+    {
+        functional.dropout,
+        functional.dropout1d,
+        functional.dropout2d,
+        functional.dropout3d,
+        functional.alpha_dropout,
+        functional.feature_alpha_dropout,
+    }
+)
+Pairs = Sequence[tuple[torch.Tensor, torch.Tensor | Soft]]
+
+
+def run_with(
+    module: nn.Module,
+    pairs: Pairs,
+    task: int,
+    x: Any,
+    kwargs: Mapping[str, Any],
+    trial: Trial | None = None,
+) -> Any:
+    """What a module computes with tensors in the place of its placeholders.
+
+    ``task`` is the place of a task among those of the call, whose weights the soft ones have.
+    """
+    table = Table(pairs, task)
+    with Replacing(table) if trial is None else Tried(table, trial):
+        y = module(x, **kwargs)
+    return table.real(y)
+
+
+@dataclass
+class Trial:
+    """A run from which something is learnt: how many functions are called, and how many numbers they give.
+
+    In a ``still`` one nothing is dropped out, so that two runs can be compared.
+    """
+
+    still: bool
+    calls: int = 0
+    numbers: int = 0
+
+
+class Table:
+    """Tensors by the id of their placeholders, and placeholders by the id of their tensors."""
+
+    def __init__(self, pairs: Pairs, task: int) -> None:
+        self.tensors = {id(placeholder): tensor for placeholder, tensor in pairs}
+        self.placeholders = {id(tensor): p for p, tensor in pairs if isinstance(tensor, torch.Tensor)}
+        self.task = task
+
+    def real(self, tree: Any) -> Any:
+        """The same with tensors where it has placeholders."""
+        if isinstance(tree, torch.Tensor):
+            found = self.tensors.get(id(tree), tree)
+            return found.composed(self.task) if isinstance(found, Soft) else found
+        if type(tree) is tuple:
+            return tuple([self.real(part) for part in tree])
+        if type(tree) is list:
+            return [self.real(part) for part in tree]
+        if isinstance(tree, tuple | list | dict):
+            return tree_map_only(torch.Tensor, self.real, tree)
+        return tree
+
+    def soft(self, placeholder: Any) -> Soft | None:
+        """The softly shared weight that a placeholder stands for, if it is one."""
+        found = self.tensors.get(id(placeholder))
+        return found if isinstance(found, Soft) else None
 
 
 class Replacing(TorchFunctionMode):
@@ -17,14 +92,9 @@ class Replacing(TorchFunctionMode):
     loudly, not compute with some task's numbers. A mode belongs to a thread, and so several may run at once.
     """
 
-    def __init__(self, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    def __init__(self, table: Table) -> None:
         super().__init__()
-        self.tensors = {id(placeholder): tensor for placeholder, tensor in pairs}
-        self.placeholders = {id(tensor): placeholder for placeholder, tensor in pairs}
-
-    def real(self, tree: Any) -> Any:
-        """The same with tensors where it has placeholders."""
-        return tree_map_only(torch.Tensor, lambda tensor: self.tensors.get(id(tensor), tensor), tree)
+        self.table = table
 
     def __torch_function__(
         self,
@@ -33,7 +103,41 @@ class Replacing(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        args, kwargs = self.real((args, dict(kwargs or {})))
-        result = func(*args, **kwargs)
+        table, named = self.table, kwargs or {}
+        if func is functional.linear:
+            soft = table.soft(args[1] if len(args) > 1 else named.get("weight"))
+            if soft is not None and soft.programs.is_matrix:
+                x = table.real(args[0] if args else named["input"])
+                bias = args[2] if len(args) > 2 else named.get("bias")
+                return soft.linear(table.task, x, table.real(bias))
+        result = func(*table.real(args), **table.real(named))
+        if func is _DATA and (soft := table.soft(args[0])) is not None:
+            soft.watched(result)
         # What was written to in place is the placeholder again, so that `self.count += 1` assigns no tensor.
-        return self.placeholders.get(id(result), result)
+        return table.placeholders.get(id(result), result)
+
+
+class Tried(Replacing):
+    """The same for a trial."""
+
+    def __init__(self, table: Table, trial: Trial) -> None:
+        super().__init__(table)
+        self.trial = trial
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        named = dict(kwargs or {})
+        if self.trial.still and func in _DROPS:
+            return args[0] if args else named["input"]
+        if self.trial.still and "dropout_p" in named:
+            named["dropout_p"] = 0.0
+        result = super().__torch_function__(func, types, args, named)
+        if isinstance(result, torch.Tensor):
+            self.trial.calls += 1
+            self.trial.numbers += result.numel()
+        return result

@@ -1,7 +1,8 @@
-"""Outputs of several tasks as one."""
+"""Which rows belong to which task, and outputs of several tasks as one."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,97 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 import tnshare as tn
+
+
+def read_ids(task: Any, tasks: int) -> int | np.ndarray[Any, Any]:
+    """The number of a task, or one for each row."""
+    ids = np.asarray(task.detach().cpu() if isinstance(task, torch.Tensor) else task)
+    if not np.issubdtype(ids.dtype, np.integer):
+        raise tn.TnshareError(f"task ids must be whole numbers: found dtype {ids.dtype}")
+    if ids.ndim > 1:
+        raise tn.TnshareError(f"a task must be a whole number, or ids (rows,): found shape {ids.shape}")
+    wrong = np.flatnonzero((ids < 0) | (ids >= tasks))
+    if len(wrong):
+        where = f" in row {wrong[0]}" if ids.ndim else ""
+        raise tn.TnshareError(
+            f"task {ids.reshape(-1)[wrong[0]]}{where} is out of range: expected 0 <= task <= {tasks - 1}"
+        )
+    return ids if ids.ndim else int(ids)
+
+
+def check_entries(xs: Any, tasks: int) -> None:
+    """Refuse what is not one entry for each task."""
+    if not isinstance(xs, torch.Tensor | list | tuple) or (isinstance(xs, torch.Tensor) and not xs.ndim):
+        raise tn.TnshareError(
+            f"without a task, x must be a tensor (T, ...) or a list: found {type(xs).__name__}; give a "
+            "task, or ids, or use fan_out"
+        )
+    if len(xs) != tasks:
+        raise tn.TnshareError(
+            f"without a task, entry t of x belongs to task t: expected {tasks} entries, found "
+            f"{len(xs)}; give a task, or ids, or use fan_out"
+        )
+
+
+class Groups:
+    """Rows grouped by task: the tasks that are ``present``, with ``counts`` of rows; ``order`` sorts them."""
+
+    def __init__(self, ids: np.ndarray[Any, Any], dim: int) -> None:
+        if not len(ids):
+            raise tn.TnshareError("a batch of no rows has no tasks to run: found 0 ids")
+        self.rows, self.dim = len(ids), dim
+        self.order = np.argsort(ids, kind="stable")
+        present, counts = np.unique(ids, return_counts=True)
+        self.present: list[int] = present.tolist()
+        self.counts: list[int] = counts.tolist()
+
+    def parts(self, x: Any) -> list[torch.Tensor]:
+        """The rows of each task that is present."""
+        if not isinstance(x, torch.Tensor) or x.ndim <= self.dim or x.shape[self.dim] != self.rows:
+            found = tuple(x.shape) if isinstance(x, torch.Tensor) else type(x).__name__
+            raise tn.TnshareError(
+                f"one task id for each row: expected x with {self.rows} rows along axis {self.dim}, found "
+                f"{found}"
+            )
+        return self._split(x, self.dim)
+
+    def named(self, kwargs: Mapping[str, Any], dims: Mapping[str, int | None]) -> list[dict[str, Any]]:
+        """Keyword arguments for each task: those of which it is known have their rows split as x has."""
+        found: list[dict[str, Any]] = [dict(kwargs) for _ in self.present]
+        for name, value in kwargs.items():
+            dim = dims.get(name)
+            if name not in dims:
+                self._refuse_doubtful(name, value)
+            elif dim is not None:
+                for one, part in zip(found, self._split(value, dim), strict=True):
+                    one[name] = part
+        return found
+
+    def joined(self, outputs: list[Any]) -> Any:
+        """Outputs of groups put together, rows in their old places."""
+        leaves = [tree_flatten(output) for output in outputs]
+        put: list[torch.Tensor | None] = []
+        for column in zip(*(flat for flat, _ in leaves), strict=True):
+            if all(part is None for part in column):
+                put.append(None)
+                continue
+            check_rows(column, self.counts, self.dim)
+            back = on(column[0], np.argsort(self.order, kind="stable"))
+            put.append(torch.cat(column, self.dim).index_select(self.dim, back))
+        return tree_unflatten(put, leaves[0][1])
+
+    def _split(self, x: torch.Tensor, dim: int) -> list[torch.Tensor]:
+        if len(self.present) == 1:
+            return [x]
+        return list(x.index_select(dim, on(x, self.order)).split(self.counts, dim))  # type: ignore[no-untyped-call]
+
+    def _refuse_doubtful(self, name: str, value: Any) -> None:
+        dim = self.dim
+        if isinstance(value, torch.Tensor) and value.ndim > dim and value.shape[dim] == self.rows > 1:
+            raise tn.TnshareError(
+                f"does {name!r}, of shape {tuple(value.shape)}, have a row for each of the {self.rows} rows "
+                f"of x? Say so: share(..., batch_dims={{{name!r}: {dim}}}), or {{{name!r}: None}} if not"
+            )
 
 
 def on(x: torch.Tensor, index: np.ndarray[Any, Any]) -> torch.Tensor:
@@ -32,23 +124,15 @@ def stacked(outputs: list[Any], must: bool) -> Any:
     return tree_unflatten(put, leaves[0][1])
 
 
-def joined(outputs: list[Any], counts: Any, back: torch.Tensor, dim: int) -> Any:
-    """Outputs of groups put together, rows in their old places."""
-    leaves = [tree_flatten(output) for output in outputs]
-    put: list[torch.Tensor | None] = []
-    for column in zip(*(flat for flat, _ in leaves), strict=True):
-        if all(part is None for part in column):
-            put.append(None)
-            continue
-        for part, count in zip(column, counts, strict=True):
-            if not isinstance(part, torch.Tensor) or part.ndim <= dim or part.shape[dim] != count:
-                raise tn.TnshareError(
-                    f"rows of mixed tasks need outputs with rows along axis {dim}: run one task at a time"
-                )
-        if len({tuple(n for d, n in enumerate(part.shape) if d != dim) for part in column}) > 1:
+def check_rows(parts: Sequence[Any], counts: Sequence[int], dim: int) -> None:
+    """Refuse outputs that cannot be put together row by row."""
+    for part, count in zip(parts, counts, strict=True):
+        if not isinstance(part, torch.Tensor) or part.ndim <= dim or part.shape[dim] != count:
             raise tn.TnshareError(
-                "rows of mixed tasks cannot be put together, tasks have heads of different sizes: run one "
-                "task at a time, or give a list of inputs"
+                f"rows of mixed tasks need outputs with rows along axis {dim}: run one task at a time"
             )
-        put.append(torch.cat(column, dim).index_select(dim, back))
-    return tree_unflatten(put, leaves[0][1])
+    if len({tuple(n for d, n in enumerate(part.shape) if d != dim) for part in parts}) > 1:
+        raise tn.TnshareError(
+            "rows of mixed tasks cannot be put together, tasks have heads of different sizes: run one "
+            "task at a time, or give a list of inputs"
+        )

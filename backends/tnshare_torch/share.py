@@ -6,13 +6,16 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+import torch
 from torch import nn
 
 import tnshare as tn
 from tnshare.checks import whole
 from tnshare.model import Setting, share_arrays
 
+from .example import try_out
 from .own import array_of
+from .paths import Strategy
 from .shared import Shared
 from .template import check_alike, orders_of, template_of, tensors_of
 
@@ -34,6 +37,10 @@ def share(
     except_: Sequence[str] = (),
     layers: Mapping[str, Setting] | None = None,
     batch_dim: int = 0,
+    batch_dims: Mapping[str, int | None] | None = None,
+    scratch: Sequence[str] = (),
+    strategy: Strategy = "auto",
+    example: torch.Tensor | None = None,
 ) -> Shared:
     """One module for T networks of one architecture, which are left as they are.
 
@@ -44,6 +51,14 @@ def share(
     parameters, to share or to leave. ``layers`` says for patterns what is to be done instead: a method,
     "hard" (one weight for all tasks), "single" (one for each), or keywords: ``{"fc*": {"method": "tt",
     "eps": 0.05}}``. Networks in a dict give tasks their names.
+
+    Rows of mixed tasks lie along ``batch_dim`` of the input and of every output; ``batch_dims`` says so of
+    keyword arguments, by name (None: they have no rows). ``scratch`` names attributes, by pattern, that a
+    network may assign to in its forward because no task reads what another left there.
+
+    ``strategy`` says how several tasks run: "loop", one after the other; "vmap", all at once, or an error;
+    "auto", at once where that is faster and a probe has found the same numbers. An ``example`` input of one
+    task has all ways tried out now, and lets compiled code mix tasks in a batch.
     """
     named: dict[str, nn.Module] = dict(models) if isinstance(models, Mapping) else {}
     given: list[nn.Module] = list(named.values() if isinstance(models, Mapping) else models)
@@ -67,4 +82,16 @@ def share(
         **chosen,
     )
     tensors = [tensors_of(one) for one in given]
-    return Shared(template_of(given[0]), model, tensors, tuple(named), whole("batch_dim", batch_dim, least=0))
+    shared = Shared(
+        template_of(given[0]),
+        model,
+        tensors,
+        tuple(named),
+        batch_dim=whole("batch_dim", batch_dim, least=0),
+        batch_dims=batch_dims,
+        scratch=scratch,
+        strategy=strategy,
+    )
+    if example is not None:
+        try_out(shared, example)
+    return shared

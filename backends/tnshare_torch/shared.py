@@ -11,16 +11,22 @@ from torch import nn
 
 import tnshare as tn
 from tnshare.checks import whole
+from tnshare.halves import for_tasks
 from tnshare.model import SharedModel
-from tnshare.plan import Plan
 
+from .calls import Each, FanOut, Mixed
+from .cast import Cast, Described
+from .exact import one_by_one
 from .grow import fitted_task, mean_task
-from .ops import ops
-from .own import Own, array_of, for_tasks, has_task, key_of, parameters
-from .replace import Replacing
-from .rows import joined, on, stacked
+from .own import Own, array_of, contents, has_task, key_of
+from .paths import Paths, Strategy
+from .programs import ROWS, Programs
+from .rows import Groups, check_entries, read_ids, stacked
 from .state import SharedState
-from .template import fill, registered, restored, tensors_of
+from .template import fill, tensors_of
+from .together import row_by_row
+
+_TRACED_ROWS = 128  # for which traced calls are planned, whatever their rows
 
 
 class Shared(SharedState):
@@ -33,6 +39,7 @@ class Shared(SharedState):
     """
 
     _template: nn.Module
+    placeholders: dict[str, torch.Tensor]
     common: nn.ModuleDict
     tasks: nn.ModuleList
 
@@ -42,59 +49,58 @@ class Shared(SharedState):
         model: SharedModel,
         tensors: Sequence[Mapping[str, torch.Tensor]],
         names: Sequence[str] = (),
+        *,
         batch_dim: int = 0,
+        batch_dims: Mapping[str, int | None] | None = None,
+        scratch: Sequence[str] = (),
+        strategy: Strategy = "auto",
     ) -> None:
         super().__init__()
         self.__dict__["_template"] = template  # its placeholders are nobody's parameters
+        self.__dict__["placeholders"] = tensors_of(template)
         self.networks = {name: d.network for name, d in model.soft.items()}
-        self.orders, self.names, self.batch_dim = dict(model.orders), list(names), batch_dim
+        self.plain = {name: key_of(name) for name in self.placeholders if name not in self.networks}
+        self.written = frozenset(dict(template.named_buffers()))
+        self.orders, self.names = dict(model.orders), list(names)
+        self.programs = {
+            name: Programs(network, tuple(np.argsort(self.orders[name]).tolist()))
+            for name, network in self.networks.items()
+        }
+        self.batch_dim, self.batch_dims, self.scratch = batch_dim, dict(batch_dims or {}), tuple(scratch)
+        self.paths = Paths(strategy)
         self.summary = model.report()
-        first = tensors[0]
-        self.common = nn.ModuleDict()
-        for name, d in model.soft.items():
-            shared = {n.name: d.factors[n.name] for n in d.network.nodes if not has_task(d.network, n)}
-            self.common[key_of(name)] = parameters(shared, first[name])
-        for name, value in model.hard.items():
-            self.common[key_of(name)] = parameters({"weight": value}, first[name])
-        rows = [
-            {
-                f"{key_of(name)}:{node.name}": (d.factors[node.name][t], first[name])
-                for name, d in model.soft.items()
-                for node in d.network.nodes
-                if has_task(d.network, node)
-            }
-            for t in range(len(tensors))
-        ]
-        own = [*model.single, *(name for name in first if not isinstance(first[name], nn.Parameter))]
-        self.tasks = nn.ModuleList(
-            Own(codes, {key_of(name): given[name] for name in own})
-            for codes, given in zip(rows, tensors, strict=True)
-        )
+        self.common, self.tasks = contents(model, tensors)
         super().train(template.training)  # not that of the template's parts, some of which may be frozen
 
-    def forward(self, x: Any, task: Any = None, **kwargs: Any) -> Any:
-        """The outputs of one task, of a task for each row, or of every task on an entry of x of its own."""
-        if task is None:
-            return self._each(x, kwargs)
-        if isinstance(task, str):
-            return self._run(self.index(task), x, kwargs)
-        ids = np.asarray(task.detach().cpu() if isinstance(task, torch.Tensor) else task)
-        if not np.issubdtype(ids.dtype, np.integer):
-            raise tn.TnshareError(f"task ids must be whole numbers: found dtype {ids.dtype}")
-        if ids.ndim > 1:
-            raise tn.TnshareError(f"a task must be a whole number, or ids (rows,): found shape {ids.shape}")
-        wrong = np.flatnonzero((ids < 0) | (ids >= len(self.tasks)))
-        if len(wrong):
-            where = f" in row {wrong[0]}" if ids.ndim else ""
-            raise tn.TnshareError(
-                f"task {ids.reshape(-1)[wrong[0]]}{where} is out of range: expected 0 <= task <= "
-                f"{len(self.tasks) - 1}"
-            )
-        return self._run(int(ids), x, kwargs) if ids.ndim == 0 else self._mixed(x, ids, kwargs)
+    def forward(self, x: Any, task: Any = None, *, code: torch.Tensor | None = None, **kwargs: Any) -> Any:
+        """The outputs of one task, of a task for each row, or of every task on an entry of x of its own.
 
-    def fan_out(self, x: Any, **kwargs: Any) -> Any:
+        Tasks may be given by their codes instead of being among those of the network: ``code`` is one,
+        (code_size,), or several, (tasks, code_size), which ``task`` then counts.
+        """
+        cast = self._cast(code)
+        if task is None and code is not None and code.ndim == 1:
+            task = 0
+        if task is None:
+            return self._each(cast, x, kwargs)
+        if isinstance(task, str):
+            task = self.index(task)
+        if torch.compiler.is_compiling() and not isinstance(task, int):
+            return self._traced_mixed(cast, x, task, kwargs)
+        ids = task if type(task) is int and 0 <= task < len(cast) else read_ids(task, len(cast))
+        if isinstance(ids, int):
+            return one_by_one(self, cast, [ids], [x], [kwargs])[0]
+        if isinstance(x, torch.Tensor) and len(ids):
+            return self.paths.run(Mixed(self, cast, x, kwargs, ids))
+        return Groups(ids, self.batch_dim).parts(x)  # says what is wrong with them
+
+    def fan_out(self, x: Any, *, code: torch.Tensor | None = None, **kwargs: Any) -> Any:
         """The same x through every task: outputs (T, ...), or a list where tasks have different heads."""
-        return stacked([self._run(t, x, kwargs) for t in range(len(self.tasks))], must=False)
+        cast = self._cast(code)
+        if isinstance(x, torch.Tensor):
+            return self.paths.run(FanOut(self, cast, x, kwargs))
+        several = [x] * len(cast), [kwargs] * len(cast)
+        return stacked(one_by_one(self, cast, range(len(cast)), *several), must=False)
 
     def index(self, task: int | str) -> int:
         """The number of a task, given by its name or its number."""
@@ -123,16 +129,9 @@ class Shared(SharedState):
 
     def weights(self, task: int) -> dict[str, torch.Tensor]:
         """All parameters and buffers of a task, composed, by the names that they had in its network."""
-        own, found = self.own(task), {}
-        for name in tensors_of(self._template):
-            key = key_of(name)
-            if name in self.networks:
-                found[name] = self._composed(name, own)
-            elif key in self.common:
-                found[name] = self.shared(key)["weight"]
-            else:
-                found[name] = own.get(key)
-        return found
+        cast = Cast(self)
+        found = cast.plain(task) | {name: soft.composed(0) for name, soft in cast.softs([task]).items()}
+        return {name: found[name] for name in self.placeholders}
 
     def task_model(self, task: int | str) -> nn.Module:
         """A plain network that computes what task ``task`` computes now; it has tensors of its own."""
@@ -209,21 +208,19 @@ class Shared(SharedState):
         """How many tasks there are, and of what."""
         return f"tasks={len(self.tasks)}, template={type(self._template).__name__}"
 
-    def _run(self, task: int, x: Any, kwargs: Mapping[str, Any]) -> Any:
-        """The template with the tensors of a task in the place of its own."""
-        template, tensors = self._template, self.weights(task)
-        held = registered(template)
-        try:
-            with Replacing([(p, tensors[name]) for name, p in tensors_of(template).items()]) as mode:
-                y = mode.real(template(x, **kwargs))
-        finally:
-            changed = restored(held)
-        if changed:
-            raise tn.TnshareError(
-                f"the network assigns to {changed[0]!r} in its forward, which would mix the tasks up: write "
-                "to it in place instead, say with copy_"
-            )
-        return y
+    def _cast(self, code: torch.Tensor | None) -> Cast:
+        if torch.compiler.is_compiling():
+            self._plan_ahead()
+        return Cast(self) if code is None else Described(self, code)
+
+    @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+    def _plan_ahead(self) -> bool:
+        """Dynamo runs this while it compiles, instead of tracing it: a plan is found by search."""
+        for name, programs in self.programs.items():
+            like = next(iter(self.shared(key_of(name)).values()))
+            for tasks in (ROWS, 1, len(self.tasks)):
+                programs.prepare(tasks, _TRACED_ROWS, like)
+        return True
 
     def _trains(self, name: str, task: int) -> bool:
         """Whether a parameter of a task is one to train, and not frozen."""
@@ -232,47 +229,19 @@ class Shared(SharedState):
             return any(p.requires_grad for p in self.shared(key).values())
         return self.own(task).get(key).requires_grad
 
-    def _each(self, xs: Any, kwargs: Mapping[str, Any]) -> Any:
-        if not isinstance(xs, torch.Tensor | list | tuple) or (isinstance(xs, torch.Tensor) and not xs.ndim):
-            raise tn.TnshareError(
-                f"without a task, x must be a tensor (T, ...) or a list: found {type(xs).__name__}; give a "
-                "task, or ids, or use fan_out"
-            )
-        if len(xs) != len(self.tasks):
-            raise tn.TnshareError(
-                f"without a task, entry t of x belongs to task t: expected {len(self.tasks)} entries, found "
-                f"{len(xs)}; give a task, or ids, or use fan_out"
-            )
-        outputs = [self._run(t, x, kwargs) for t, x in enumerate(xs)]
-        return outputs if isinstance(xs, list | tuple) else stacked(outputs, must=True)
+    def _each(self, cast: Cast, xs: Any, kwargs: Mapping[str, Any]) -> Any:
+        check_entries(xs, len(cast))
+        if isinstance(xs, torch.Tensor):
+            return self.paths.run(Each(self, cast, xs, kwargs))
+        return one_by_one(self, cast, range(len(cast)), list(xs), [kwargs] * len(cast))
 
-    def _mixed(self, x: torch.Tensor, ids: np.ndarray[Any, Any], kwargs: Mapping[str, Any]) -> Any:
-        """Rows grouped by task, each group run on its own, and brought back."""
-        dim = self.batch_dim
-        if not isinstance(x, torch.Tensor) or x.ndim <= dim or x.shape[dim] != len(ids):
-            found = tuple(x.shape) if isinstance(x, torch.Tensor) else type(x).__name__
+    def _traced_mixed(self, cast: Cast, x: torch.Tensor, ids: Any, kwargs: Mapping[str, Any]) -> Any:
+        if not self.paths.rows_are_independent(self.training):
             raise tn.TnshareError(
-                f"one task id for each row: expected x with {len(ids)} rows along axis {dim}, found {found}"
+                "in compiled code rows of mixed tasks are run one by one, for networks that treat every row "
+                "alone, and nothing shows yet that this one does: share(..., example=x)"
             )
-        if not len(ids):
-            raise tn.TnshareError("a batch of no rows has no tasks to run: found 0 ids")
-        order = np.argsort(ids, kind="stable")
-        present, counts = np.unique(ids, return_counts=True)
-        parts = x.index_select(dim, on(x, order)).split(counts.tolist(), dim)  # type: ignore[no-untyped-call]
-        outputs = [self._run(int(t), part, kwargs) for t, part in zip(present, parts, strict=True)]
-        back = on(x, np.argsort(order, kind="stable"))
-        return joined(outputs, counts, back, dim)
-
-    def _composed(self, name: str, own: Own) -> torch.Tensor:
-        """The weight of a task, with the axes that it has in its network."""
-        network, key = self.networks[name], key_of(name)
-        shared = self.shared(key)
-        arrays = [
-            own.get(f"{key}:{node.name}") if has_task(network, node) else shared[node.name]
-            for node in network.nodes
-        ]
-        stacked = Plan.flop_optimal(network.drop(*network.tasks)).run(ops, arrays)
-        return stacked.permute(*np.argsort(self.orders[name]).tolist())
+        return row_by_row(self, cast, x, torch.as_tensor(ids, device=x.device).long(), kwargs)
 
     def decompositions(self) -> dict[str, tuple[tn.Network, dict[str, Any]]]:
         """Network and factors of every soft weight, codes of all tasks stacked, in NumPy."""

@@ -43,30 +43,6 @@ def fill(template: nn.Module, tensors: Mapping[str, torch.Tensor]) -> nn.Module:
     return copy.deepcopy(template, {id(p): tensors[name] for name, p in tensors_of(template).items()})
 
 
-Held = list[tuple[str, dict[str, torch.Tensor | None], dict[str, torch.Tensor | None]]]
-
-
-def registered(module: nn.Module) -> Held:
-    """Where a module and its parts keep tensors, and which these are now."""
-    return [
-        (path, where, dict(where))
-        for path, part in module.named_modules()
-        for where in (part._parameters, part._buffers)
-    ]
-
-
-def restored(held: Held) -> list[str]:
-    """Put the tensors back that are not those of before; their names."""
-    changed = []
-    for path, where, before in held:
-        names = [name for name in {**before, **where} if where.get(name) is not before.get(name)]
-        if names:
-            where.clear()
-            where.update(before)
-            changed += [f"{path}.{name}".lstrip(".") for name in names]
-    return changed
-
-
 def orders_of(module: nn.Module) -> dict[str, tuple[int, ...]]:
     """The weights that can be shared softly, with the order of axes in which they are stacked.
 

@@ -1,0 +1,123 @@
+"""The tasks of a call: those of a shared network, or others that are given by their codes alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+import tnshare as tn
+
+from .own import has_task, key_of
+from .soft import Soft
+
+if TYPE_CHECKING:
+    from .shared import Shared
+
+
+class Cast:
+    """The tasks of a shared network."""
+
+    def __init__(self, shared: Shared) -> None:
+        self.shared = shared
+
+    def __len__(self) -> int:
+        return len(self.shared.tasks)
+
+    def softs(self, tasks: Sequence[int]) -> dict[str, Soft]:
+        """The softly shared weights of some tasks, by name."""
+        return {name: Soft(p, *self.factors(name, tasks)) for name, p in self.shared.programs.items()}
+
+    def factors(self, name: str, tasks: Sequence[int]) -> tuple[list[torch.Tensor], int]:
+        """The factors of a weight in the order of its nodes, with the codes of some tasks, and their place."""
+        network, common = self.shared.networks[name], self.shared.shared(key_of(name))
+        found, place = [], 0
+        for n, node in enumerate(network.nodes):
+            if has_task(network, node):
+                place = n
+                found.append(self.codes(name, node.name, tasks))
+            else:
+                found.append(common[node.name])
+        return found, place
+
+    def codes(self, name: str, node: str, tasks: Sequence[int]) -> torch.Tensor:
+        """The codes of some tasks for a weight, as rows."""
+        rows = [self.shared.own(task).get(f"{key_of(name)}:{node}") for task in tasks]
+        return rows[0][None] if len(rows) == 1 else torch.stack(rows)
+
+    def plain(self, task: int) -> dict[str, torch.Tensor]:
+        """All other parameters and buffers of a task, by name."""
+        shared, own = self.shared, self.own(task)
+        return {
+            name: shared.shared(key)["weight"] if key in shared.common else own(key)
+            for name, key in shared.plain.items()
+        }
+
+    def own(self, task: int) -> Any:
+        """What gives a tensor that the task has alone, by its key."""
+        return self.shared.own(task).get
+
+
+class Described(Cast):
+    """Tasks given by codes (P, size), say from a user's network of what is known about them.
+
+    What is not shared they have as the mean of the network's own tasks.
+    """
+
+    def __init__(self, shared: Shared, code: torch.Tensor) -> None:
+        super().__init__(shared)
+        expected, size = "(code_size,) or (tasks, code_size)", code_size(shared)
+        if not isinstance(code, torch.Tensor) or code.ndim not in (1, 2) or code.shape[-1] != size:
+            found = tuple(code.shape) if isinstance(code, torch.Tensor) else type(code).__name__
+            raise tn.TnshareError(f"code must be a tensor {expected}, code_size={size}: found {found}")
+        self.code = code if code.ndim == 2 else code[None]
+
+    def __len__(self) -> int:
+        return self.code.shape[0]
+
+    def codes(self, name: str, node: str, tasks: Sequence[int]) -> torch.Tensor:
+        start = 0
+        for weight, network in self.shared.networks.items():
+            shape = code_shape(network)
+            if weight == name:
+                break
+            start += math.prod(shape)
+        part = self.code[:, start : start + math.prod(shape)].reshape(-1, *shape)
+        chosen = list(tasks)
+        return part if chosen == list(range(len(self))) else part[chosen]
+
+    def own(self, task: int) -> Any:
+        return self.mean.__getitem__
+
+    @cached_property
+    def mean(self) -> dict[str, torch.Tensor]:
+        """The means of what the network's tasks have of their own, by key."""
+        return means(self.shared)
+
+
+def code_shape(network: tn.Network) -> tuple[int, ...]:
+    """The shape of one task's code."""
+    (node,) = (node for node in network.nodes if has_task(network, node))
+    return node.shape[1:]
+
+
+def code_size(shared: Shared) -> int:
+    """How many numbers the codes of a task have, of all weights together."""
+    return sum(math.prod(code_shape(network)) for network in shared.networks.values())
+
+
+def means(shared: Shared) -> dict[str, torch.Tensor]:
+    """What the tasks have of their own, by key, on average; of counts, that of the first."""
+    found = {}
+    for key in (key for key in shared.plain.values() if key not in shared.common):
+        values = [shared.own(task).get(key) for task in range(len(shared.tasks))]
+        if len({value.shape for value in values}) > 1:
+            raise tn.TnshareError(
+                f"{key} has another shape in every task, so there is no mean: give add_task a network"
+            )
+        averaged = values[0].is_floating_point() or values[0].is_complex()
+        found[key] = torch.stack(values).mean(0) if averaged else values[0].clone()
+    return found

@@ -1,0 +1,94 @@
+"""Which path a call takes: one task after the other, or all at once where a probe has found them the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import torch
+
+import tnshare as tn
+from tnshare.batching import at_once_pays
+
+from .calls import Call, Mixed
+from .ops import ops
+from .probe import compared
+from .replace import Trial
+
+Strategy = Literal["auto", "loop", "vmap"]
+
+
+@dataclass(frozen=True)
+class Known:
+    """About calls of one way: numbers that a function gives for a row, and what a probe found.
+
+    ``reason`` says why tasks cannot run at once; "" if they can, None if that was not tried.
+    """
+
+    numbers: float
+    reason: str | None = None
+
+
+class Paths:
+    """What is known of the calls of one shared network, by way and by whether it trains."""
+
+    def __init__(self, strategy: Strategy = "auto") -> None:
+        if strategy not in get_args(Strategy):
+            raise tn.TnshareError(f"strategy must be one of {get_args(Strategy)}: found {strategy!r}")
+        self.strategy = strategy
+        self.known: dict[tuple[str, bool], Known] = {}
+
+    def run(self, call: Call) -> Any:
+        """The outputs of a call."""
+        if torch.compiler.is_compiling():
+            return call.fast() if self._pays(call) and self._passed(call) else call.exact()
+        if self.strategy == "loop" or not ops.concrete(call.x):
+            return call.exact()
+        key = (call.way, call.shared.training)
+        if key not in self.known:
+            trial = Trial(still=False)
+            y = call.exact(trial)
+            numbers = trial.numbers / max(trial.calls, 1) / len(call.tasks) / max(call.rows, 1)
+            self.known[key] = Known(numbers)
+            return y
+        if not self._pays(call):
+            return call.exact()
+        if self.known[key].reason is None:
+            self.probe(call)
+        return call.fast() if self._passed(call) else call.exact()
+
+    def probe(self, call: Call) -> None:
+        """Find out on a few rows whether both paths give the same, and remember it."""
+        key = (call.way, call.shared.training)
+        numbers = self.known[key].numbers if key in self.known else 0.0
+        few = call.few()
+        if isinstance(few, Mixed) and len(few.ids) < 3:
+            return  # too few to see whether rows are independent: some other call will show
+        reason = compared(few)
+        self.known[key] = Known(numbers, reason)
+        if reason and self.strategy == "vmap":
+            raise tn.TnshareError(f"{call.way}: tasks cannot run at once: {reason}; use strategy='auto'")
+
+    def rows_are_independent(self, training: bool) -> bool:
+        """Whether a probe has shown that no row of a batch changes what becomes of another."""
+        known = self.known.get(("mixed", training))
+        return known is not None and known.reason == ""
+
+    def explain(self) -> str:
+        """A line for each way that was called: which path it takes, and why."""
+        lines = []
+        for (way, training), known in self.known.items():
+            how = {None: "one by one", "": "at once where calls are short"}
+            text = how.get(known.reason, f"one by one: {known.reason}")
+            lines.append(f"{way} ({'training' if training else 'evaluation'}): {text}")
+        return "\n".join(lines)
+
+    def _pays(self, call: Call) -> bool:
+        if self.strategy == "auto":
+            known = self.known.get((call.way, call.shared.training))
+            return known is not None and at_once_pays(len(call.tasks), known.numbers * call.rows)
+        return self.strategy == "vmap"
+
+    def _passed(self, call: Call) -> bool:
+        known = self.known.get((call.way, call.shared.training))
+        return known is not None and known.reason == ""

@@ -1,0 +1,104 @@
+"""A softly shared weight while a call runs: composed, or applied from its factors, whichever is faster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from tnshare.candidate import KEPT
+
+from .ops import ops
+from .programs import Applied, Programs
+
+
+class Soft:
+    """One weight for the tasks of a call.
+
+    ``factors`` are in the order of the network's nodes, codes of the tasks as rows. What depends on them
+    alone is computed for all these tasks at once, when the first of them asks for it. ``planned`` is for how
+    many tasks that is worth planning, if there are more than the rows tell: under vmap.
+    """
+
+    def __init__(
+        self, programs: Programs, factors: Sequence[torch.Tensor], code: int, planned: int = 0
+    ) -> None:
+        self.programs, self.factors, self.code = programs, list(factors), code
+        self.tasks = self.factors[code].shape[0]
+        self.planned = planned or self.tasks
+        self._composed: dict[int, torch.Tensor] = {}
+        self._applied: tuple[Applied, list[Sequence[torch.Tensor]]] | None = None
+        self._given: list[tuple[torch.Tensor, int]] = []
+
+    def composed(self, task: int) -> torch.Tensor:
+        """The weight of a task of the call, by its place among them, as its network has it."""
+        if task not in self._composed:
+            self._compose(task)
+        return self._composed[task]
+
+    def linear(self, task: int, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        """``functional.linear`` with the weight of a task."""
+        if task in self._composed or not self._applies(x):
+            return functional.linear(x, self.composed(task), bias)
+        applied, pieces = self._pieces(x)
+        own = [part[task] if len(part) > 1 else part[0] for part in pieces]
+        y = applied.rest(*own, x.reshape(-1, x.shape[-1]))
+        y = y.reshape(*x.shape[:-1], y.shape[-1])
+        return y if bias is None else ops.add(y, bias)
+
+    def watched(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The same tensor, which is not to be written to: it is gone after the call."""
+        if not torch.compiler.is_compiling() and ops.concrete(tensor) and not tensor.is_inference():
+            self._given.append((tensor, tensor._version))
+        return tensor
+
+    def written(self) -> bool:
+        """Whether something was written to a composed weight, where it would be lost."""
+        return any(tensor._version != version for tensor, version in self._given)
+
+    def _compose(self, task: int) -> None:
+        """The weights of all tasks, or, where nobody needs them later and they are large, of some."""
+        most = self.tasks if torch.is_grad_enabled() else max(1, KEPT // max(self.programs.size, 1))
+        start = task // most * most
+        several = min(most, self.tasks - start)
+        factors = list(self.factors)
+        if several < self.tasks:
+            factors[self.code] = factors[self.code][start : start + several]
+            self._composed.clear()
+        with _precise(factors[0]):
+            every = self.programs.compose(several)(*factors)
+        for n, weight in enumerate(every.unbind(0)):
+            self._composed[start + n] = self.watched(weight)
+
+    def _applies(self, x: torch.Tensor) -> bool:
+        """Whether x is what a plan can take: others go to torch as they are, for what it makes of them."""
+        plain = x.layout == torch.strided and not x.is_nested and x.ndim > 0
+        dtype = x.dtype if _shortens(x.device.type) else self.factors[0].dtype
+        return plain and x.shape[-1] == self.programs.in_features and x.dtype == dtype
+
+    def _pieces(self, x: torch.Tensor) -> tuple[Applied, list[Sequence[torch.Tensor]]]:
+        if self._applied is None:
+            traced = torch.compiler.is_compiling()
+            rows = 0 if traced else max(x.numel() // x.shape[-1], 1)
+            applied = self.programs.apply(self.planned, rows, torch.is_grad_enabled(), x)
+            pieces: list[Sequence[torch.Tensor]] = []
+            for numbers, own, contract in applied.pieces:
+                factors = [self.factors[n] for n in numbers]
+                part = factors[0] if contract is None else contract(*factors)
+                pieces.append(part.unbind(0) if own else (part,))
+            self._applied = applied, pieces
+        return self._applied
+
+
+def _precise(like: torch.Tensor) -> AbstractContextManager[Any]:
+    """Weights are composed in their own precision, also under autocast, which shortens them afterwards."""
+    kind = like.device.type
+    return torch.autocast(kind, enabled=False) if _shortens(kind) else nullcontext()
+
+
+def _shortens(kind: str) -> bool:
+    """Whether autocast is on, for devices that know it."""
+    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)

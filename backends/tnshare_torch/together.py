@@ -1,0 +1,135 @@
+"""The fast path: all tasks at once under vmap, which keeps track of the task axis through the user's code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+
+import tnshare as tn
+
+from .programs import ROWS
+from .replace import Trial, run_with
+from .soft import Soft
+from .watch import Watch
+
+if TYPE_CHECKING:
+    from .cast import Cast
+    from .shared import Shared
+
+
+def at_once(
+    shared: Shared,
+    cast: Cast,
+    tasks: Sequence[int],
+    x: tuple[torch.Tensor, int | None],
+    kwargs: tuple[Mapping[str, Any], Mapping[str, int]],
+    trial: Trial | None = None,
+) -> Any:
+    """The outputs of some tasks, a task axis first.
+
+    x comes with the axis along which the inputs of tasks lie, None if all have the same; keyword arguments
+    with such axes by name, for those that have one.
+    """
+    own = _stacked(cast, tasks)
+    before = {} if torch.compiler.is_compiling() else {name: tensor._version for name, tensor in own.items()}
+    codes = {name: cast.factors(name, tasks) for name in shared.programs}
+    inputs = x[0], dict(kwargs[0])
+    dims = x[1], {name: kwargs[1].get(name) for name in kwargs[0]}
+    y = _mapped(shared, own, codes, len(tasks), inputs, dims, trial)
+    _store(cast, tasks, own, before)
+    return y
+
+
+def row_by_row(
+    shared: Shared, cast: Cast, x: torch.Tensor, ids: torch.Tensor, kwargs: Mapping[str, Any]
+) -> Any:
+    """The outputs of rows, each a batch of its own with a task of its own; for traced calls."""
+    every, dim = range(len(cast)), shared.batch_dim
+    own = {name: tensor.index_select(0, ids) for name, tensor in _stacked(cast, every).items()}
+    codes = {}
+    for name in shared.programs:
+        factors, place = cast.factors(name, every)
+        factors[place] = factors[place].index_select(0, ids)
+        codes[name] = factors, place
+    inputs = (
+        x.unsqueeze(dim + 1),
+        {  # a row keeps its axis, of size 1
+            name: value.unsqueeze(d + 1) if (d := shared.batch_dims.get(name)) is not None else value
+            for name, value in kwargs.items()
+        },
+    )
+    y = _mapped(shared, own, codes, ROWS, inputs, (dim, {n: shared.batch_dims.get(n) for n in kwargs}))
+    flat, spec = tree_flatten(y)
+    for leaf in flat:
+        if leaf is not None and (leaf.ndim < dim + 2 or leaf.shape[dim + 1] != 1):
+            raise tn.TnshareError(
+                f"rows of mixed tasks need outputs with rows along axis {dim}: run one task at a time"
+            )
+    return tree_unflatten([None if f is None else f.movedim(0, dim).squeeze(dim + 1) for f in flat], spec)
+
+
+def _mapped(
+    shared: Shared,
+    own: Mapping[str, torch.Tensor],
+    codes: Mapping[str, tuple[list[torch.Tensor], int]],
+    planned: int,
+    inputs: tuple[Any, dict[str, Any]],
+    dims: tuple[Any, dict[str, Any]],
+    trial: Trial | None = None,
+) -> Any:
+    """The template under vmap, over tensors of tasks and their codes."""
+    template, placeholders, programs = shared._template, shared.placeholders, shared.programs
+    hard = {name: shared.shared(key)["weight"] for name, key in shared.plain.items() if key in shared.common}
+    specs: list[TreeSpec] = []
+    nothing: list[bool] = []
+
+    def run(
+        tensors: dict[str, torch.Tensor], rows: dict[str, torch.Tensor], x: Any, named: dict[str, Any]
+    ) -> Any:
+        softs: dict[str, Soft] = {}
+        for name, (factors, place) in codes.items():
+            mine = [*factors[:place], rows[name].unsqueeze(0), *factors[place + 1 :]]
+            softs[name] = Soft(programs[name], mine, place, planned)
+        every: dict[str, torch.Tensor | Soft] = {**hard, **tensors, **softs}
+        pairs = [(placeholder, every[name]) for name, placeholder in placeholders.items()]
+        flat, spec = tree_flatten(run_with(template, pairs, 0, x, named, trial))
+        specs.append(spec)
+        nothing.extend(leaf is None for leaf in flat)
+        return tuple([leaf for leaf in flat if leaf is not None])
+
+    rows = {name: factors[place] for name, (factors, place) in codes.items()}
+    mapped = torch.func.vmap(run, in_dims=(0, 0, *dims), randomness="different")
+    if torch.compiler.is_compiling():
+        found = list(mapped(dict(own), rows, *inputs))
+    else:
+        with Watch(template, shared.scratch):
+            found = list(mapped(dict(own), rows, *inputs))
+    flat = [None if none else found.pop(0) for none in nothing]
+    return tree_unflatten(flat, specs[0])
+
+
+def _stacked(cast: Cast, tasks: Sequence[int]) -> dict[str, torch.Tensor]:
+    """What tasks have of their own, by name, a task axis first."""
+    shared = cast.shared
+    each = [cast.own(task) for task in tasks]
+    return {
+        name: torch.stack([own(key) for own in each])
+        for name, key in shared.plain.items()
+        if key not in shared.common
+    }
+
+
+def _store(
+    cast: Cast, tasks: Sequence[int], own: Mapping[str, torch.Tensor], before: Mapping[str, int]
+) -> None:
+    """Bring back to each task what was written to its buffers."""
+    shared = cast.shared
+    for name, tensor in own.items():
+        # Batch norm updates its statistics under vmap without a change of their version (torch 2.13).
+        if name in shared.written or (before and tensor._version != before[name]):
+            with torch.no_grad():
+                for task, value in zip(tasks, tensor.unbind(0), strict=True):
+                    cast.own(task)(shared.plain[name]).copy_(value)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 # Measured with PyTorch on a CPU, one thread, training steps of 4 to 64 tasks (multi-layer perceptrons, small
-# convolutional networks, a transformer layer): at once took 0.13 to 0.94 times as long as one by one wherever
-# an operation gave at most this many numbers, and up to twice as long beyond, where caches no longer hold them.
+# convolutional networks, a transformer layer): at once took 0.13 to 0.94 times as long as one by one
+# wherever an operation gave at most this many numbers, and up to twice as long beyond, past the caches.
 NUMBERS = 8192
 TASKS = 4
 

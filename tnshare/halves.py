@@ -1,4 +1,4 @@
-"""The weights of several tasks, used one task after the other: what depends on factors alone is shared work."""
+"""Weights of several tasks, used one after the other: what depends on factors alone is computed once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Halves:
-    """``y = x W_t`` in two halves: the ``pieces``, for all tasks at once; ``rest``, of one task's pieces and x.
+    """``y = x W_t`` in two halves: ``pieces`` for all tasks at once; ``rest``, of a task's pieces and x.
 
     Composed weights are a case of it, with one piece.
     """

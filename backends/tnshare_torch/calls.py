@@ -122,8 +122,8 @@ class Mixed(Call):
         count, dims = len(groups.present[0]), self.shared.batch_dims
 
         def padded(value: torch.Tensor, dim: int) -> torch.Tensor:
-            chosen = value.index_select(dim, on(value, groups.rows))
-            return chosen.unflatten(dim, (count, groups.longest))
+            shape = (*value.shape[:dim], count, groups.longest, *value.shape[dim + 1 :])
+            return value.index_select(dim, on(value, groups.rows)).reshape(shape)
 
         Groups(self.ids, self.row_dim).named(self.kwargs, dims)
         split = {name: d for name in self.kwargs if (d := dims.get(name)) is not None}

@@ -32,7 +32,7 @@ class Cast:
         return {name: Soft(p, *self.factors(name, tasks)) for name, p in self.shared.programs.items()}
 
     def factors(self, name: str, tasks: Sequence[int]) -> tuple[list[torch.Tensor], int]:
-        """The factors of a weight in the order of its nodes, with the codes of some tasks, and their place."""
+        """Factors of a weight in the order of its nodes, with the codes of some tasks; their place."""
         network, common = self.shared.networks[name], self.shared.shared(key_of(name))
         found, place = [], 0
         for n, node in enumerate(network.nodes):

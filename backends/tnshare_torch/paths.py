@@ -48,8 +48,7 @@ class Paths:
         if key not in self.known:
             trial = Trial(still=False)
             y = call.exact(trial)
-            numbers = trial.numbers / max(trial.calls, 1) / len(call.tasks) / max(call.rows, 1)
-            self.known[key] = Known(numbers)
+            self.known[key] = Known(_numbers(call, trial))
             return y
         if not self._pays(call):
             return call.exact()
@@ -60,12 +59,13 @@ class Paths:
     def probe(self, call: Call) -> None:
         """Find out on a few rows whether both paths give the same, and remember it."""
         key = (call.way, call.shared.training)
-        numbers = self.known[key].numbers if key in self.known else 0.0
-        few = call.few()
+        few, trial = call.few(), Trial(still=True)
         if isinstance(few, Mixed) and len(few.ids) < 3:
             return  # too few to see whether rows are independent: some other call will show
-        reason = compared(few)
-        self.known[key] = Known(numbers, reason)
+        reason = compared(few, trial)
+        self.known[key] = Known(
+            self.known[key].numbers if key in self.known else _numbers(few, trial), reason
+        )
         if reason and self.strategy == "vmap":
             raise tn.TnshareError(f"{call.way}: tasks cannot run at once: {reason}; use strategy='auto'")
 
@@ -92,3 +92,8 @@ class Paths:
     def _passed(self, call: Call) -> bool:
         known = self.known.get((call.way, call.shared.training))
         return known is not None and known.reason == ""
+
+
+def _numbers(call: Call, trial: Trial) -> float:
+    """What a function of one task gives for a row, on average."""
+    return trial.numbers / max(trial.calls, 1) / max(call.rows, 1)

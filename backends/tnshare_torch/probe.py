@@ -17,16 +17,16 @@ from .replace import Trial
 _TOLERANCE = {torch.float64: 1e-8, torch.complex128: 1e-8, torch.float32: 1e-3, torch.complex64: 1e-3}
 
 
-def compared(call: Call) -> str:
+def compared(call: Call, trial: Trial) -> str:
     """Why the fast path of a call cannot be taken; "" if it can.
 
     Outputs, gradients and buffers of both are compared, with the same random state; it and the buffers are
-    restored afterwards.
+    restored afterwards. The exact one is the ``trial``.
     """
     held = {name: buffer.clone() for name, buffer in call.shared.named_buffers()}
     state = _random_state(call.x)
     try:
-        expected = _of(call, call.exact)
+        expected = _of(call, call.exact, trial)
         if any(not torch.equal(a, b) for a, b in zip(state, _random_state(call.x), strict=True)):
             return "the network draws random numbers, so that no two runs are the same"
         _restore(call, held)
@@ -59,8 +59,8 @@ class Measured:
         """Whether another run gave the same, up to rounding."""
         # Gradients that are zero but for rounding are compared with the others.
         least = 1e-2 * max([float(g.abs().max()) for g in other.gradients if g.numel()], default=0.0)
-        groups = (self.outputs, other.outputs, 0.0), (self.gradients, other.gradients, least)
-        groups = *groups, (self.buffers, other.buffers, 0.0)
+        groups = [(self.outputs, other.outputs, 0.0), (self.gradients, other.gradients, least)]
+        groups.append((self.buffers, other.buffers, 0.0))
         return all(
             len(ours) == len(theirs) and all(_close(a, b, floor) for a, b in zip(ours, theirs, strict=True))
             for ours, theirs, floor in groups
@@ -82,9 +82,9 @@ def measured(
     return Measured([leaf.detach() for leaf in outputs], list(gradients), [b.clone() for b in buffers])
 
 
-def _of(call: Call, run: Callable[[Trial], Any]) -> Measured:
+def _of(call: Call, run: Callable[[Trial], Any], trial: Trial | None = None) -> Measured:
     shared = call.shared
-    return measured(lambda: run(Trial(still=True)), shared.parameters(), shared.tasks.buffers())
+    return measured(lambda: run(trial or Trial(still=True)), shared.parameters(), shared.tasks.buffers())
 
 
 def _weighted(leaf: torch.Tensor) -> torch.Tensor:

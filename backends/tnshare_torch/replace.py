@@ -12,6 +12,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
+from .again import enter_again
 from .soft import Soft
 
 _DATA = torch.Tensor.data.__get__  # type: ignore[attr-defined]
@@ -96,6 +97,10 @@ class Replacing(TorchFunctionMode):
         super().__init__()
         self.table = table
 
+    def another(self) -> Replacing:
+        """The same mode, to be entered again: while it runs, it cannot be entered twice."""
+        return Replacing(self.table)
+
     def __torch_function__(
         self,
         func: Callable[..., Any],
@@ -104,6 +109,8 @@ class Replacing(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         table, named = self.table, kwargs or {}
+        if not torch.compiler.is_compiling():
+            enter_again(self.another)
         if func is functional.linear:
             soft = table.soft(args[1] if len(args) > 1 else named.get("weight"))
             if soft is not None and soft.programs.is_matrix:

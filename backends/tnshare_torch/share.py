@@ -60,19 +60,11 @@ def share(
     "auto", at once where that is faster and a probe has found the same numbers. An ``example`` input of one
     task has all ways tried out now, and lets compiled code mix tasks in a batch.
     """
-    named: dict[str, nn.Module] = dict(models) if isinstance(models, Mapping) else {}
-    given: list[nn.Module] = list(named.values() if isinstance(models, Mapping) else models)
-    if not given:
-        raise tn.TnshareError("no models were given: expected a list of torch modules, one for each task")
-    if not all(isinstance(name, str) for name in named):
-        raise tn.TnshareError(f"the names of tasks must be strings: found {tuple(named)}")
-    check_alike(given)
+    given, names = _given(models)
     bounds: dict[str, Any] = {"eps": eps, "ranks": ranks, "relative_to": relative_to}
     chosen = {name: value for name, value in bounds.items() if value not in (None, "stack")}
-    parameters = [dict(model.named_parameters()) for model in given]
-    arrays = [{n: array_of(p) for n, p in one.items()} for one in parameters]
     model = share_arrays(
-        arrays,
+        [{name: array_of(p) for name, p in model.named_parameters()} for model in given],
         orders_of(given[0]),
         method,
         only=only,
@@ -81,12 +73,11 @@ def share(
         max_parameters=max_parameters,
         **chosen,
     )
-    tensors = [tensors_of(one) for one in given]
     shared = Shared(
         template_of(given[0]),
         model,
-        tensors,
-        tuple(named),
+        [tensors_of(one) for one in given],
+        names,
         batch_dim=whole("batch_dim", batch_dim, least=0),
         batch_dims=batch_dims,
         scratch=scratch,
@@ -95,3 +86,17 @@ def share(
     if example is not None:
         try_out(shared, example)
     return shared
+
+
+def _given(
+    models: Sequence[nn.Module] | Mapping[str, nn.Module],
+) -> tuple[list[nn.Module], tuple[str, ...]]:
+    """The networks, which are of one architecture, and the names of tasks."""
+    names = tuple(models) if isinstance(models, Mapping) else ()
+    given: list[nn.Module] = list(models.values() if isinstance(models, Mapping) else models)
+    if not given:
+        raise tn.TnshareError("no models were given: expected a list of torch modules, one for each task")
+    if not all(isinstance(name, str) for name in names):
+        raise tn.TnshareError(f"the names of tasks must be strings: found {names}")
+    check_alike(given)
+    return given, names

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from tnshare.candidate import KEPT
 
+from .again import unrecorded
 from .ops import ops
 from .programs import Applied, Programs
 
@@ -68,7 +69,7 @@ class Soft:
         if several < self.tasks:
             factors[self.code] = factors[self.code][start : start + several]
             self._composed.clear()
-        with _precise(factors[0]):
+        with _precise(factors[0]), unrecorded():
             every = self.programs.compose(several)(*factors)
         for n, weight in enumerate(every.unbind(0)):
             self._composed[start + n] = self.watched(weight)
@@ -85,10 +86,11 @@ class Soft:
             rows = 0 if traced else max(x.numel() // x.shape[-1], 1)
             applied = self.programs.apply(self.planned, rows, torch.is_grad_enabled(), x)
             pieces: list[Sequence[torch.Tensor]] = []
-            for numbers, own, contract in applied.pieces:
-                factors = [self.factors[n] for n in numbers]
-                part = factors[0] if contract is None else contract(*factors)
-                pieces.append(part.unbind(0) if own else (part,))
+            with unrecorded():
+                for numbers, own, contract in applied.pieces:
+                    factors = [self.factors[n] for n in numbers]
+                    part = factors[0] if contract is None else contract(*factors)
+                    pieces.append(part.unbind(0) if own else (part,))
             self._applied = applied, pieces
         return self._applied
 

@@ -12,6 +12,8 @@ from torch.utils._pytree import tree_leaves
 
 import tnshare as tn
 
+from .functions import hooks, refuse_captured
+
 _NORMS = (
     nn.LayerNorm,
     nn.GroupNorm,
@@ -80,6 +82,7 @@ def check_like(first: nn.Module, model: nn.Module, called: str, dtypes: bool = T
         raise tn.TnshareError(f"{called} has scripted parts, whose weights cannot be replaced")
     if any(is_lazy(parameter) for parameter in model.parameters()):
         raise tn.TnshareError(f"{called} has parameters that have no shape yet: run it once")
+    refuse_captured(model, called)
     for what, own, theirs in _parts(first, model, dtypes):
         if own != theirs:
             one, other = set(own) - set(theirs), set(theirs) - set(own)
@@ -101,7 +104,7 @@ def _parts(
 ) -> Iterator[tuple[str, list[object], list[object]]]:
     def modules(m: nn.Module, like: Mapping[str, nn.Module]) -> list[object]:
         return [
-            (name, type(part).__name__, *_constants(part, like.get(name)), *_hooks(part))
+            (name, type(part).__name__, *_constants(part, like.get(name)), *hooks(part))
             for name, part in m.named_modules()
         ]
 
@@ -120,11 +123,6 @@ def _constants(module: nn.Module, other: nn.Module | None) -> list[object]:
         return []
     kinds = (bool, int, float, str, tuple)
     return [(n, v) for n, v in vars(module).items() if isinstance(v, kinds) and n != "training"]
-
-
-def _hooks(module: nn.Module) -> list[object]:
-    hooks = [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
-    return [("hook", getattr(hook, "__qualname__", type(hook).__name__)) for hook in hooks]
 
 
 def _loose(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

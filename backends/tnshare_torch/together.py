@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from .cast import Cast
     from .shared import Shared
 
+Tensors = dict[str, torch.Tensor]
+
 
 def at_once(
     shared: Shared,
@@ -54,14 +56,12 @@ def row_by_row(
         factors, place = cast.factors(name, every)
         factors[place] = factors[place].index_select(0, ids)
         codes[name] = factors, place
-    inputs = (
-        x.unsqueeze(dim + 1),
-        {  # a row keeps its axis, of size 1
-            name: value.unsqueeze(d + 1) if (d := shared.batch_dims.get(name)) is not None else value
-            for name, value in kwargs.items()
-        },
-    )
-    y = _mapped(shared, own, codes, ROWS, inputs, (dim, {n: shared.batch_dims.get(n) for n in kwargs}))
+    dims = {name: shared.batch_dims.get(name) for name in kwargs}
+    named = {}  # a row keeps its axis, of size 1
+    for name, value in kwargs.items():
+        along = dims[name]
+        named[name] = value if along is None else value.unsqueeze(along + 1)
+    y = _mapped(shared, own, codes, ROWS, (x.unsqueeze(dim + 1), named), (dim, dims))
     flat, spec = tree_flatten(y)
     for leaf in flat:
         if leaf is not None and (leaf.ndim < dim + 2 or leaf.shape[dim + 1] != 1):

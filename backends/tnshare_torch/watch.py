@@ -33,9 +33,9 @@ class Watch:
         changed = [name for place in self.before for name in self._restored(*place)]
         if changed and kind is None:
             raise tn.TnshareError(
-                f"the network assigns to {changed[0]!r} in its forward, which would mix the tasks up: register "
-                "a buffer and write to it in place, say with copy_, for what each task remembers; or name "
-                f"what no task reads of another, share(..., scratch=[{changed[0]!r}])"
+                f"the network assigns to {changed[0]!r} in its forward, which would mix the tasks up: "
+                "register a buffer and write to it in place, say with copy_, for what each task remembers; "
+                f"or name what no task reads of another, share(..., scratch=[{changed[0]!r}])"
             )
 
     def _restored(self, path: str, now: Any, before: Any) -> Iterator[str]:
@@ -48,10 +48,9 @@ class Watch:
                 else:
                     del now[name]
                 yield f"{path}{name}"
-        elif len(now) != len(before) or any(a is not b for a, b in zip(now, before, strict=True)):
-            if not self._may(path):
-                now[:] = before
-                yield path
+        elif not self._may(path) and list(map(id, now)) != list(map(id, before)):
+            now[:] = before
+            yield path
 
     def _may(self, name: str) -> bool:
         return any(matches(name, pattern) for pattern in self.scratch)

@@ -1,0 +1,55 @@
+"""torch.utils.checkpoint in a network's forward: what it runs again, it runs with the same tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils.checkpoint import _CheckpointFrame
+
+Mode = Callable[[], AbstractContextManager[Any]]
+
+
+def enter_again(mode: Mode) -> None:
+    """Have a mode entered when the part of the network that is running is run again, in the backward pass.
+
+    A checkpoint runs its function again outside of every mode. While it runs for the first time, its frame is
+    known to the hook through which torch saves tensors.
+    """
+    frame = _frame()
+    if frame is not None and not hasattr(frame.recompute_fn, "entered"):
+        frame.recompute_fn = _Entered(mode, frame.recompute_fn)
+
+
+def unrecorded() -> AbstractContextManager[Any]:
+    """For what is computed once for all tasks: a checkpoint that is running must not run it again."""
+    return nullcontext() if _frame() is None else saved_tensors_hooks(_same, _same)
+
+
+class _Entered:
+    entered = True
+
+    def __init__(self, mode: Mode, function: Callable[..., Any]) -> None:
+        self.mode, self.function = mode, function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with self.mode():
+            return self.function(*args, **kwargs)
+
+
+def _frame() -> Any:
+    """The checkpoint that is running for the first time, if there is one."""
+    if torch.compiler.is_compiling():
+        return None
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(False)
+    if hooks is None:
+        return None
+    cells = getattr(hooks[0], "__closure__", None) or ()
+    return next((c.cell_contents for c in cells if isinstance(c.cell_contents, _CheckpointFrame)), None)
+
+
+def _same(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor

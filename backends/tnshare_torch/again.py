@@ -13,35 +13,11 @@ from torch.utils.checkpoint import _CheckpointFrame
 Mode = Callable[[], AbstractContextManager[Any]]
 
 
-def enter_again(mode: Mode) -> None:
-    """Have a mode entered when the part of the network that is running is run again, in the backward pass.
+def running() -> Any:
+    """The checkpoint that is running for the first time, if there is one.
 
-    A checkpoint runs its function again outside of every mode. While it runs for the first time, its frame is
-    known to the hook through which torch saves tensors.
+    It is known to the hook through which torch saves tensors.
     """
-    frame = _frame()
-    if frame is not None and not hasattr(frame.recompute_fn, "entered"):
-        frame.recompute_fn = _Entered(mode, frame.recompute_fn)
-
-
-def unrecorded() -> AbstractContextManager[Any]:
-    """For what is computed once for all tasks: a checkpoint that is running must not run it again."""
-    return nullcontext() if _frame() is None else saved_tensors_hooks(_same, _same)
-
-
-class _Entered:
-    entered = True
-
-    def __init__(self, mode: Mode, function: Callable[..., Any]) -> None:
-        self.mode, self.function = mode, function
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        with self.mode():
-            return self.function(*args, **kwargs)
-
-
-def _frame() -> Any:
-    """The checkpoint that is running for the first time, if there is one."""
     if torch.compiler.is_compiling():
         return None
     hooks = torch._C._autograd._top_saved_tensors_default_hooks(False)
@@ -49,6 +25,32 @@ def _frame() -> Any:
         return None
     cells = getattr(hooks[0], "__closure__", None) or ()
     return next((c.cell_contents for c in cells if isinstance(c.cell_contents, _CheckpointFrame)), None)
+
+
+def enter_again(mode: Mode, outer: Any) -> None:
+    """Have a mode entered when the part of the network that is running is run again, in the backward pass.
+
+    A checkpoint runs its function again outside of every mode. The ``outer`` one, which runs the whole call,
+    enters it by itself.
+    """
+    frame = running()
+    if frame is not None and frame is not outer and not isinstance(frame.recompute_fn, _Entered):
+        frame.recompute_fn = _Entered(mode, frame.recompute_fn)
+
+
+def unrecorded(outer: Any) -> AbstractContextManager[Any]:
+    """For what is computed once for all tasks: a checkpoint of a part of one must not run it again."""
+    frame = running()
+    return nullcontext() if frame is None or frame is outer else saved_tensors_hooks(_same, _same)
+
+
+class _Entered:
+    def __init__(self, mode: Mode, function: Callable[..., Any]) -> None:
+        self.mode, self.function = mode, function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with self.mode():
+            return self.function(*args, **kwargs)
 
 
 def _same(tensor: torch.Tensor) -> torch.Tensor:

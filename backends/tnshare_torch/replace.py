@@ -12,7 +12,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
-from .again import enter_again
+from .again import enter_again, running
 from .soft import Soft
 
 _DATA = torch.Tensor.data.__get__  # type: ignore[attr-defined]
@@ -65,7 +65,7 @@ class Table:
     def __init__(self, pairs: Pairs, task: int) -> None:
         self.tensors = {id(placeholder): tensor for placeholder, tensor in pairs}
         self.placeholders = {id(tensor): p for p, tensor in pairs if isinstance(tensor, torch.Tensor)}
-        self.task = task
+        self.task, self.outer = task, running()
 
     def real(self, tree: Any) -> Any:
         """The same with tensors where it has placeholders."""
@@ -110,7 +110,7 @@ class Replacing(TorchFunctionMode):
     ) -> Any:
         table, named = self.table, kwargs or {}
         if not torch.compiler.is_compiling():
-            enter_again(self.another)
+            enter_again(self.another, table.outer)
         if func is functional.linear:
             soft = table.soft(args[1] if len(args) > 1 else named.get("weight"))
             if soft is not None and soft.programs.is_matrix:

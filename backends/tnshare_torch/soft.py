@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from tnshare.candidate import KEPT
 
-from .again import unrecorded
+from .again import running, unrecorded
 from .ops import ops
 from .programs import Applied, Programs
 
@@ -29,7 +29,7 @@ class Soft:
     ) -> None:
         self.programs, self.factors, self.code = programs, list(factors), code
         self.tasks = self.factors[code].shape[0]
-        self.planned = planned or self.tasks
+        self.planned, self.outer = planned or self.tasks, running()
         self._composed: dict[int, torch.Tensor] = {}
         self._applied: tuple[Applied, list[Sequence[torch.Tensor]]] | None = None
         self._given: list[tuple[torch.Tensor, int]] = []
@@ -69,7 +69,7 @@ class Soft:
         if several < self.tasks:
             factors[self.code] = factors[self.code][start : start + several]
             self._composed.clear()
-        with _precise(factors[0]), unrecorded():
+        with _precise(factors[0]), unrecorded(self.outer):
             every = self.programs.compose(several)(*factors)
         for n, weight in enumerate(every.unbind(0)):
             self._composed[start + n] = self.watched(weight)
@@ -86,7 +86,7 @@ class Soft:
             rows = 0 if traced else max(x.numel() // x.shape[-1], 1)
             applied = self.programs.apply(self.planned, rows, torch.is_grad_enabled(), x)
             pieces: list[Sequence[torch.Tensor]] = []
-            with unrecorded():
+            with unrecorded(self.outer):
                 for numbers, own, contract in applied.pieces:
                     factors = [self.factors[n] for n in numbers]
                     part = factors[0] if contract is None else contract(*factors)

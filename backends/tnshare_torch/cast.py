@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -79,15 +79,14 @@ class Described(Cast):
         return self.code.shape[0]
 
     def codes(self, name: str, node: str, tasks: Sequence[int]) -> torch.Tensor:
-        start = 0
-        for weight, network in self.shared.networks.items():
-            shape = code_shape(network)
-            if weight == name:
-                break
-            start += math.prod(shape)
-        part = self.code[:, start : start + math.prod(shape)].reshape(-1, *shape)
+        part = self.parts[name]
         chosen = list(tasks)
         return part if chosen == list(range(len(self))) else part[chosen]
+
+    @cached_property
+    def parts(self) -> dict[str, torch.Tensor]:
+        """The codes of all tasks for each weight."""
+        return {name: part for name, _, part in code_parts(self.shared, self.code)}
 
     def own(self, task: int) -> Any:
         return self.mean.__getitem__
@@ -102,6 +101,17 @@ def code_shape(network: tn.Network) -> tuple[int, ...]:
     """The shape of one task's code."""
     (node,) = (node for node in network.nodes if has_task(network, node))
     return node.shape[1:]
+
+
+def code_parts(shared: Shared, code: torch.Tensor) -> Iterator[tuple[str, str, torch.Tensor]]:
+    """The parts of codes (..., code_size): for each weight its name, that of the factor, and (..., k)."""
+    start = 0
+    for name, network in shared.networks.items():
+        (node,) = (node for node in network.nodes if has_task(network, node))
+        shape = node.shape[1:]
+        size = math.prod(shape)
+        yield name, node.name, code[..., start : start + size].reshape(*code.shape[:-1], *shape)
+        start += size
 
 
 def code_size(shared: Shared) -> int:

@@ -47,10 +47,8 @@ def _told(function: Any) -> tuple[object, ...]:
     if isinstance(function, types.FunctionType):
         values = (*(function.__defaults__ or ()), *_cells(function))
         return (function.__qualname__, function.__code__.co_code, *map(_plain, values))
-    return (
-        type(function).__qualname__,
-        *(_plain(value) for value in getattr(function, "__dict__", {}).items()),
-    )
+    kept = getattr(function, "__dict__", {})
+    return (type(function).__qualname__, *map(_plain, kept.items()))
 
 
 def _plain(value: Any) -> object:

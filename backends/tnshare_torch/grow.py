@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import torch
 from torch import nn
 
 import tnshare as tn
 from tnshare.model import code_of
 
+from .cast import code_parts, means
 from .own import Own, array_of, key_of
 from .template import check_like, tensors_of
 
@@ -17,41 +19,75 @@ if TYPE_CHECKING:
     from .shared import Shared
 
 
-def mean_task(shared: Shared) -> Own:
-    """A task whose codes, weights and buffers are the means of all others'."""
-    states = [own.state_dict() for own in shared.tasks]
-    made = shared.own(0).like()
-    for name, tensor in made.state_dict().items():
-        shapes = {state[name].shape for state in states}
-        if len(shapes) > 1:
-            raise tn.TnshareError(
-                f"{name} has another shape in every task, so there is no mean: give add_task a network"
-            )
-        values = torch.stack([state[name] for state in states])
-        mean = values.mean(0) if values.is_floating_point() or values.is_complex() else values[0]
-        tensor.copy_(mean)
-    return made
+class Fit(NamedTuple):
+    """The code with which a shared network comes closest to a given one, and how close, weight by weight.
+
+    Errors are relative, ``||W - W'|| / ||W||``; also those of weights that all tasks have in common, in which
+    a task has no say.
+    """
+
+    code: torch.Tensor
+    errors: dict[str, float]
 
 
-def fitted_task(shared: Shared, model: nn.Module) -> Own:
-    """A task whose codes fit a network's weights; the rest is copied from it."""
+def fitted(shared: Shared, model: nn.Module) -> Fit:
+    """Least squares of a network's weights onto the shared factors."""
     check_like(shared._template, model, "the new one", dtypes=False)
     given, expected = tensors_of(model), tensors_of(shared._template)
-    codes: dict[str, tuple[Any, torch.Tensor]] = {}
-    own: dict[str, torch.Tensor] = {}
+    parts, errors = [], {}
     for name, (network, factors) in shared.decompositions().items():
         if given[name].shape != expected[name].shape:
             raise tn.TnshareError(
                 f"{name} must have shape {tuple(expected[name].shape)}: found {tuple(given[name].shape)}"
             )
         weight = array_of(given[name]).transpose(shared.orders[name])
-        for node, code in code_of(network, factors, weight)[0].items():
-            like = next(iter(shared.shared(key_of(name)).values()))
-            codes[f"{key_of(name)}:{node}"] = code, like
-    for name, tensor in given.items():
-        if name not in shared.networks and key_of(name) not in shared.common:
-            like = shared.own(0).get(key_of(name))  # the network may be of another precision by now
+        codes, errors[name] = code_of(network, factors, weight)
+        like = next(iter(shared.shared(key_of(name)).values()))
+        parts += [torch.as_tensor(code.reshape(-1)).to(like.device, like.dtype) for code in codes.values()]
+    for name, key in shared.plain.items():
+        if key in shared.common:
+            own, theirs = array_of(shared.shared(key)["weight"]), array_of(given[name])
+            size = float(np.linalg.norm(theirs)) or 1.0
+            errors[name] = float(np.linalg.norm(own - theirs)) / size
+    return Fit(torch.cat(parts) if parts else torch.zeros(0), errors)
+
+
+def mean_task(shared: Shared) -> Own:
+    """A task whose codes, weights and buffers are the means of all others'."""
+    codes = torch.stack([shared.code(task) for task in range(len(shared.tasks))])
+    return described_task(shared, codes.mean(0))
+
+
+def described_task(shared: Shared, code: torch.Tensor) -> Own:
+    """A task with a code; what is not shared is the mean of the others'."""
+    own, found = shared.own(0), means(shared)
+    return _made(
+        shared,
+        code,
+        {
+            key: nn.Parameter(value, own.get(key).requires_grad) if key in own._parameters else value
+            for key, value in found.items()
+        },
+    )
+
+
+def fitted_task(shared: Shared, model: nn.Module, fit: Fit) -> Own:
+    """A task with the code that fits a network's weights; the rest is copied from it."""
+    rest: dict[str, torch.Tensor] = {}
+    for name, tensor in tensors_of(model).items():
+        key = key_of(name)
+        if name in shared.plain and key not in shared.common:
+            like = shared.own(0).get(key)  # the network may be of another precision by now
             moved = tensor.detach().to(like.device, like.dtype)
             parameter = isinstance(tensor, nn.Parameter)
-            own[key_of(name)] = nn.Parameter(moved, tensor.requires_grad) if parameter else moved
-    return Own(codes, own)
+            rest[key] = nn.Parameter(moved, tensor.requires_grad) if parameter else moved
+    return _made(shared, fit.code, rest)
+
+
+def _made(shared: Shared, code: torch.Tensor, rest: dict[str, torch.Tensor]) -> Own:
+    """What a task has of its own: its codes, taken from all of them in a row, and the rest."""
+    own: dict[str, torch.Tensor] = {}
+    for name, node, part in code_parts(shared, code.detach()):
+        like = next(iter(shared.shared(key_of(name)).values()))
+        own[f"{key_of(name)}:{node}"] = nn.Parameter(part.clone(), like.requires_grad)
+    return Own({}, {**own, **rest})

@@ -15,9 +15,9 @@ from tnshare.halves import for_tasks
 from tnshare.model import SharedModel
 
 from .calls import Each, FanOut, Mixed
-from .cast import Cast, Described
+from .cast import Cast, Described, code_size
 from .exact import one_by_one
-from .grow import fitted_task, mean_task
+from .grow import Fit, described_task, fitted, fitted_task, mean_task
 from .own import Own, array_of, contents, has_task, key_of
 from .paths import Paths, Strategy
 from .programs import ROWS, Programs
@@ -160,6 +160,26 @@ class Shared(SharedState):
         found = self.decompositions()
         return {name.removesuffix(".weight"): tn.task_similarity(*d) for name, d in found.items()}
 
+    @property
+    def code_size(self) -> int:
+        """How many numbers tell a task from others: the codes of all softly shared weights together."""
+        return code_size(self)
+
+    def code(self, task: int | str) -> torch.Tensor:
+        """The codes of a task, in a row (code_size,): what ``code=`` takes."""
+        own = self.own(self.index(task))
+        parts = [
+            own.get(f"{key_of(name)}:{node.name}").reshape(-1)
+            for name, network in self.networks.items()
+            for node in network.nodes
+            if has_task(network, node)
+        ]
+        return torch.cat(parts) if parts else torch.zeros(0)
+
+    def fit_code(self, model: nn.Module) -> Fit:
+        """The code that comes closest to a network's weights, by least squares, and the errors."""
+        return fitted(self, model)
+
     def shared_parameters(self) -> Iterator[nn.Parameter]:
         """The parameters of all tasks."""
         return self.common.parameters()
@@ -172,12 +192,17 @@ class Shared(SharedState):
         """What `share` did, as a table."""
         return self.summary
 
-    def add_task(self, model: nn.Module | None = None, name: str | None = None) -> int:
+    def add_task(
+        self, model: nn.Module | None = None, name: str | None = None, *, code: torch.Tensor | None = None
+    ) -> int:
         """One more task, whose codes come as close to a network's weights as the factors allow.
 
-        Without a network it starts from the mean of the others. What others have stays bit by bit the same.
-        Returns its number.
+        Or with a code that is given; without either it starts from the mean of the others. What others have
+        stays bit by bit the same, also weights that all tasks have in common: the report says how far off
+        the network's own are. Returns its number.
         """
+        if model is not None and code is not None:
+            raise tn.TnshareError("give add_task a network or a code, not both")
         if (name is None) == bool(self.names):
             raise tn.TnshareError(
                 "tasks have names: give the new one a name" if self.names else "tasks have no names"
@@ -185,7 +210,7 @@ class Shared(SharedState):
         if name in self.names:
             raise tn.TnshareError(f"a task is called {name!r} already: found {tuple(self.names)}")
         with torch.no_grad():
-            self.tasks.append(mean_task(self) if model is None else fitted_task(self, model))
+            self.tasks.append(self._new_task(model, code))
         self.tasks[-1].train(self.training)
         if name is not None:
             self.names.append(name)
@@ -208,18 +233,30 @@ class Shared(SharedState):
         """How many tasks there are, and of what."""
         return f"tasks={len(self.tasks)}, template={type(self._template).__name__}"
 
+    def _new_task(self, model: nn.Module | None, code: torch.Tensor | None) -> Own:
+        if model is not None:
+            fit = fitted(self, model)
+            errors = ", ".join(f"{name} {error:.3g}" for name, error in fit.errors.items())
+            made = fitted_task(self, model, fit)
+            self.summary += f"\ntask {len(self.tasks)} was added, with errors: {errors or 'none'}"
+            return made
+        if code is None:
+            return mean_task(self)
+        return described_task(self, Described(self, code).code[0])
+
     def _cast(self, code: torch.Tensor | None) -> Cast:
+        cast = Cast(self) if code is None else Described(self, code)
         if torch.compiler.is_compiling():
-            self._plan_ahead()
-        return Cast(self) if code is None else Described(self, code)
+            self._plan_ahead(len(cast))
+        return cast
 
     @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-    def _plan_ahead(self) -> bool:
+    def _plan_ahead(self, tasks: int) -> bool:
         """Dynamo runs this while it compiles, instead of tracing it: a plan is found by search."""
         for name, programs in self.programs.items():
             like = next(iter(self.shared(key_of(name)).values()))
-            for tasks in (ROWS, 1, len(self.tasks)):
-                programs.prepare(tasks, _TRACED_ROWS, like)
+            for several in (ROWS, 1, tasks):
+                programs.prepare(several, _TRACED_ROWS, like)
         return True
 
     def _trains(self, name: str, task: int) -> bool:

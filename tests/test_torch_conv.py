@@ -206,3 +206,69 @@ def test_compiled_in_the_four_ways_with_batches_of_any_size():
         for a, b in zip(compiled(*given), every(*given), strict=True):
             torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
     assert len(compilations) <= 2  # torch's own convolutions tell batches of fewer than 16 rows apart
+
+
+SPECS = [tn.LAF(2), tn.Tucker((2, 2, 2, 3, 2)), tn.TT((2, 3, 3, 2))]
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=repr)
+def test_transforms_and_types_of_torch(spec):
+    layer = tnt.Conv2d(3, 4, 3, tasks=5, spec=spec, padding=1)
+    x, ids = torch.randn(6, 3, 7, 5), torch.tensor([4, 0, 0, 2, 1, 4])
+    y = layer(x, ids)
+    close = {"rtol": 1e-4, "atol": 1e-5}
+    by_row = torch.func.vmap(lambda row, i: layer(row[None], i[None])[0])(x, ids)
+    torch.testing.assert_close(by_row, y, **close)
+    torch.testing.assert_close(layer(x.contiguous(memory_format=torch.channels_last), ids), y, **close)
+    torch.testing.assert_close(
+        torch.utils.checkpoint.checkpoint(layer, x, ids, use_reentrant=False), y, **close
+    )
+    torch.testing.assert_close(torch.export.export(layer, (x, ids)).module()(x, ids), y, **close)
+    for kind in (torch.uint8, torch.int16):
+        torch.testing.assert_close(layer(x, ids.to(kind)), y, **close)
+    twice = copy.deepcopy(layer).double()
+    torch.testing.assert_close(twice(x.double(), ids).float(), y, **close)
+    with torch.autocast("cpu", torch.bfloat16):
+        expected = nn.Conv2d(3, 4, 3)(x).dtype
+        calls = layer(x, ids), layer(x, 2), layer.fan_out(x), layer(torch.randn(5, 2, 3, 7, 5))
+        assert {call.dtype for call in calls} == {expected} == {torch.bfloat16}
+    z = torch.randn(2, 3, 4, 4, dtype=torch.complex64)
+    complexes = tnt.Conv2d(3, 4, 3, tasks=5, spec=spec, dtype=torch.complex64)
+    expected = nn.functional.conv2d(z, complexes.weight(1), complexes.bias[1])
+    torch.testing.assert_close(complexes(z, 1), expected, **close)
+    with torch.device("meta"):
+        assert tnt.Conv2d(3, 4, 3, tasks=5, spec=spec)(torch.empty(2, 3, 7, 7), 1).shape == (2, 4, 5, 5)
+
+
+def test_autocast_leaves_embeddings_as_torch_does():
+    table = tnt.Embedding(5, 3, tasks=2, spec=tn.Tucker((2, 2, 2)))
+    tokens = torch.tensor([1, 2])
+    with torch.autocast("cpu", torch.bfloat16):
+        assert nn.Embedding(5, 3)(tokens).dtype == table(tokens, 1).dtype == torch.float32
+        assert table.fan_out(tokens).dtype == torch.float32
+
+
+def test_the_parts_of_a_convolution_run_when_pasted():
+    layer = tnt.Conv2d(3, 4, 3, tasks=5, spec=tn.Tucker((2, 2, 2, 3, 2)), strategy="factored", bias=False)
+    text = layer.source(8, "fan_out", training=True, sizes=(7, 7))
+    scope = {}
+    exec(text, scope)
+    factors = dict(layer.named_parameters())
+    x = torch.randn(8, 3, 7, 7)
+    names = {
+        name: scope[name].__code__.co_varnames[: scope[name].__code__.co_argcount]
+        for name in ("before", "kernels", "after")
+        if name in scope
+    }
+    z = x
+    if "before" in names:
+        z = scope["before"](*(factors[n] for n in names["before"][:-1]), x.flatten(2)).unflatten(2, (7, 7))
+    kernels = scope["kernels"](*(factors[n] for n in names["kernels"]))
+    kernels = kernels.flatten(0, kernels.ndim - 4)
+    y = nn.functional.conv2d(z, kernels)
+    assert "after" in names or "before" in names
+    if "U_task" in names["kernels"]:  # (b, task k_m, h, w) to rows of every task
+        y = y.unflatten(1, (5, -1)).transpose(0, 1).flatten(0, 1)
+    if "after" in names:
+        y = scope["after"](*(factors[n] for n in names["after"][:-1]), y.flatten(2))
+    torch.testing.assert_close(y.reshape(5, 8, 4, 5, 5), layer.fan_out(x), rtol=1e-4, atol=1e-5)

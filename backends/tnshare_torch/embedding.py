@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -36,6 +37,16 @@ class Embedding(TaskLayer):
         )
         super().__init__(description, **keywords)
 
+    def forward(self, x: torch.Tensor, task: Any = None) -> torch.Tensor:
+        """The vectors of tokens x, of one task, of a task for each row, or of all tasks on their own rows."""
+        with _as_stored(x):
+            return super().forward(x, task)
+
+    def fan_out(self, x: torch.Tensor) -> torch.Tensor:
+        """The vectors of tokens x (...) in every task: (T, ..., embedding_dim)."""
+        with _as_stored(x):
+            return super().fan_out(x)
+
     def extra_repr(self) -> str:
         """What the constructor was given."""
         d = self.description
@@ -50,3 +61,10 @@ class Embedding(TaskLayer):
 
     def _layout(self) -> tuple[int, ...]:
         return (0, 1)
+
+
+def _as_stored(x: Any) -> AbstractContextManager[object]:
+    """Products of factors are not shortened by autocast: looking rows up is not, in torch."""
+    if isinstance(x, torch.Tensor) and torch.is_autocast_enabled(x.device.type):
+        return torch.autocast(x.device.type, enabled=False)
+    return nullcontext()

@@ -1,0 +1,138 @@
+"""Ten softly shared LeNets against ten plain ones: a training step, its peak memory, and the conversion.
+
+`python -m benchmarks.share` takes a few minutes on one core and writes results/share.json; --part measures
+the steps or the conversions alone, and leaves the other half of the results as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tnshare_torch as tnt
+import torch
+from threadpoolctl import threadpool_limits
+from torch import nn
+
+from . import records
+from .__main__ import table
+from .decompose import textbook_svds
+from .lenets import Step, batches, hinge, plain_ways, sgd, step, trained
+from .memory import peak_bytes
+from .timing import Timing, interleave, noise_floor
+
+METHODS = ("tucker", "laf", "tt")
+EPS = 0.1
+SUM = "sum of ten losses"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure, print, and write the results."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.share", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=15, help="rounds in which every program runs once (15)")
+    results = Path(__file__).parent / "results"
+    parser.add_argument("--results", type=Path, default=results, help="folder (benchmarks/results)")
+    parser.add_argument("--part", choices=("steps", "conversions"), help="what to measure (both)")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    nets, path = trained(), options.results / "share.json"
+    result = json.loads(path.read_text(encoding="utf-8")) if path.exists() and options.part else {}
+    result |= {"commit": records.commit(), "machine": records.machine()}
+    with threadpool_limits(1):
+        if options.part != "conversions":
+            result |= steps(nets, options.rounds)
+        if options.part != "steps":
+            result["conversions"] = conversions(nets, options.rounds)
+    if {"steps", "conversions"} <= result.keys():
+        result["verdicts"] = verdicts(result)
+    options.results.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    for part in ("steps", "conversions", "verdicts"):
+        print(table(result.get(part) or [{"": "-"}]), end="\n\n")
+
+
+def steps(nets: Sequence[nn.Module], rounds: int) -> dict[str, Any]:
+    """Seconds and bytes of a training step in every way."""
+    ((xs, targets),) = batches(1, seed=1)
+    plain = plain_ways(nets, xs, targets)
+    shared = {f"shared, {method}": tnt.share(nets, method, eps=EPS).train() for method in METHODS}
+    runs = {**plain, **{name: shared_step(one, xs, targets) for name, one in shared.items()}}
+    for run in runs.values():
+        run()  # plans, and gradients that are there from then on
+    timings = interleave(runs, rounds=rounds, label="steps")
+    parameters = {name: sum(p.numel() for p in one.parameters()) for name, one in shared.items()}
+    numbers = dict.fromkeys(plain, sum(p.numel() for net in nets for p in net.parameters())) | parameters
+    rows = [_row(name, timings, numbers[name], peak_bytes(run)) for name, run in runs.items()]
+    return {"steps": rows, "noise floor": noise_floor(timings)}
+
+
+def shared_step(shared: nn.Module, xs: torch.Tensor, targets: torch.Tensor) -> Step:
+    """A training step of a shared network: every task on its own batch."""
+    optimiser = sgd(shared.parameters())
+    return lambda: step(optimiser, lambda: hinge(shared(xs), targets))
+
+
+def conversions(nets: Sequence[nn.Module], rounds: int) -> list[dict[str, Any]]:
+    """How long `share` takes, and the SVDs alone of what it decomposes."""
+    found = []
+    for method in METHODS:
+
+        def convert(method: str = method) -> None:
+            tnt.share(nets, method, eps=EPS)
+
+        programs: dict[str, Callable[[], object]] = {"share": convert, "SVDs": svds(nets, method)}
+        timings = interleave(programs, rounds=max(rounds // 5, 3), label=f"share {method}")
+        ratio = timings["share"].median / timings["SVDs"].median
+        found.append({"method": method, "share / SVDs": ratio, "noise floor": noise_floor(timings)})
+    return found
+
+
+def svds(nets: Sequence[nn.Module], method: str) -> Callable[[], None]:
+    """The textbook's SVDs of all weights that `share` decomposes, on matrices that lie ready."""
+    runs = []
+    for name, orders in (("conv1", (2, 3, 1, 0)), ("conv2", (2, 3, 1, 0)), ("fc1", (1, 0)), ("fc2", (1, 0))):
+        weights = [net.get_parameter(f"{name}.weight").detach().permute(orders).numpy() for net in nets]
+        runs.append(textbook_svds(np.stack(weights, -1), method))
+
+    def run() -> None:
+        for one in runs:
+            one()
+
+    return run
+
+
+def verdicts(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The goals: time against the fastest plain way, memory against the sum of ten losses, conversion."""
+    ways = {row["way"]: row for row in result["steps"]}
+    fastest = min(row["seconds"] for way, row in ways.items() if not way.startswith("shared"))
+    ours, summed = ways["shared, tucker"], ways[SUM]
+    conversion = next(row for row in result["conversions"] if row["method"] == "tucker")
+    found = {
+        "a step / the fastest plain way": (ours["seconds"] / fastest, 1.25),
+        "peak memory, parameters included / that of the sum": (ours["peak"] / summed["peak"], 1.1),
+        "peak memory beyond parameters / that of the sum": (ours["beyond"] / summed["beyond"], None),
+        "share / its SVDs": (conversion["share / SVDs"], 1.2),
+    }
+    return [
+        {"goal": name, "found": value, "at most": most, "holds": None if most is None else value <= most}
+        for name, (value, most) in found.items()
+    ]
+
+
+def _row(name: str, timings: Mapping[str, Timing], parameters: int, beyond: int) -> dict[str, Any]:
+    return {
+        "way": name,
+        "seconds": timings[name].median,
+        "/ loop": timings[name].median / timings["loop"].median,
+        "parameters": parameters,
+        "beyond": beyond,
+        "peak": 4 * parameters + beyond,
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -118,7 +118,7 @@ class Replacing(TorchFunctionMode):
                 bias = args[2] if len(args) > 2 else named.get("bias")
                 return soft.linear(table.task, x, table.real(bias))
         result = func(*table.real(args), **table.real(named))
-        if func is _DATA and (soft := table.soft(args[0])) is not None:
+        if not torch.compiler.is_compiling() and func == _DATA and (soft := table.soft(args[0])) is not None:
             soft.watched(result)
         # What was written to in place is the placeholder again, so that `self.count += 1` assigns no tensor.
         return table.placeholders.get(id(result), result)

@@ -1,0 +1,292 @@
+"""share: several tasks at once under vmap, where probes find what one task at a time gives."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+
+import tnshare as tn
+
+torch = pytest.importorskip("torch")
+tnt = pytest.importorskip("tnshare_torch")
+
+from networks import (  # noqa: E402
+    ALONE,
+    T,
+    close,
+    drawn,
+    every_network,
+    loss,
+    shared_and_plain,
+    variants,
+)
+from torch import nn  # noqa: E402
+
+WAYS = {
+    "each": lambda shared, xs: shared(xs),
+    "fan_out": lambda shared, xs: shared.fan_out(xs[0]),
+    "mixed": lambda shared, xs: shared(xs[0], [2, 0, 2, 0]),
+}
+NO_RULE = (
+    "gru",
+    "lstm",
+    "attention",
+    "encoder",
+    "weight norm",
+)  # torch maps some part of them slowly, or not
+STATISTICS = ("bilinear", "spectral norm", "residual")  # rows meet in training
+
+
+def gradients(shared):
+    return [p.grad for p in shared.parameters()]
+
+
+@every_network
+@pytest.mark.parametrize("mode", [False, True], ids=["eval", "train"])
+def test_at_once_is_one_by_one(name, mode):
+    """Values, gradients and buffers, in the three ways; where that cannot be, the error says why."""
+    loop, _ = shared_and_plain(name, mode, strategy="loop")
+    fast = copy.deepcopy(loop)
+    fast.paths.strategy = "vmap"
+    xs = torch.stack([drawn(name, 4) for _ in range(T)])
+    for way, call in WAYS.items():
+        if way == "mixed" and name in ALONE:
+            continue
+        call(fast, xs)  # the first call goes one by one, and the next one probes
+        call(loop, xs)
+        if name.startswith(NO_RULE) or (
+            mode and name in STATISTICS and (way == "mixed" or name != "residual")
+        ):
+            with pytest.raises(tn.TnshareError, match=f"{way}: tasks cannot run at once: "):
+                call(fast, xs)
+            continue
+        found, expected = call(fast, xs), call(loop, xs)
+        assert fast.paths.known[way, mode].reason == ""
+        if name == "dropout" and mode:
+            continue  # no two runs are the same
+        close(found, expected)
+        close(list(fast.tasks.buffers()), list(loop.tasks.buffers()))
+        loss(found).backward()
+        loss(expected).backward()
+        close(gradients(fast), gradients(loop))
+
+
+def mlp(width=6):
+    return nn.Sequential(nn.Linear(4, width), nn.Tanh(), nn.Linear(width, 2))
+
+
+def test_auto_goes_at_once_where_calls_are_short_and_tasks_many(monkeypatch):
+    shared = tnt.share(variants(mlp, 5), eps=0.1)
+    xs = torch.randn(5, 3, 4, dtype=torch.float64)
+    exact = tnt.share(variants(mlp, 5), eps=0.1, strategy="loop")
+    ran = []
+    from tnshare_torch import calls
+
+    original = calls.at_once
+    monkeypatch.setattr(calls, "at_once", lambda *args: ran.append(args) or original(*args))
+    first = shared(xs)
+    assert not ran
+    close(shared(xs), first)
+    assert len(ran) == 2  # a probe, and the call
+    close(shared(xs), exact(xs))
+    assert len(ran) == 3
+    assert shared.paths.explain() == "each (training): at once where calls are short"
+    wide = torch.randn(5, 50_000, 4, dtype=torch.float64)
+    close(shared(wide), exact(wide))
+    assert len(ran) == 3  # long calls go one by one
+    few = tnt.share(variants(mlp, 2), eps=0.1)
+    for _ in range(3):
+        few(xs[:2])
+    assert len(ran) == 3
+    for _ in range(3):
+        exact(xs)
+    assert len(ran) == 3
+    with pytest.raises(
+        tn.TnshareError, match=r"strategy must be one of \('auto', 'loop', 'vmap'\): found 'fast'"
+    ):
+        tnt.share(variants(mlp, 2), strategy="fast")
+
+
+class Centred(nn.Module):
+    """A row's output depends on the other rows."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.fc(x - x.mean(0))
+
+
+def test_rows_that_depend_on_each_other_stay_in_their_groups():
+    models = variants(Centred, 5)
+    shared = tnt.share(models, eps=0)
+    x, ids = torch.randn(12, 4, dtype=torch.float64), torch.arange(12) % 5
+    for _ in range(3):
+        found = shared(x, ids)
+        for t, model in enumerate(models):
+            close(found[ids == t], model(x[ids == t]))
+    assert "depends on the other rows" in shared.paths.explain()
+    assert shared.paths.known["mixed", True].reason
+
+
+class Odd(nn.Module):
+    """Under vmap it computes something else, without an error."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 2)
+
+    def forward(self, x):
+        mapped = torch._C._functorch.is_functorch_wrapped_tensor(x)
+        return self.fc(x) + (1.0 if mapped else 0.0)
+
+
+def test_numbers_that_differ_are_noticed():
+    models = variants(Odd, 5)
+    xs = torch.randn(5, 3, 4, dtype=torch.float64)
+    shared = tnt.share(models, eps=0)
+    for _ in range(3):
+        close(shared(xs), torch.stack([model(x) for model, x in zip(models, xs, strict=True)]))
+    assert "the numbers differ" in shared.paths.explain()
+    shared = tnt.share(models, eps=0, strategy="vmap")
+    shared(xs)
+    with pytest.raises(tn.TnshareError, match="each: tasks cannot run at once: the numbers differ"):
+        shared(xs)
+
+
+class Noise(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc, self.norm = nn.Linear(4, 2), nn.BatchNorm1d(2)
+
+    def forward(self, x):
+        return self.norm(self.fc(x + 0.1 * torch.randn_like(x)))
+
+
+def test_a_probe_leaves_no_trace():
+    shared = tnt.share(variants(Noise, 5), eps=0)
+    xs = torch.randn(5, 3, 4, dtype=torch.float64)
+    shared(xs)
+    buffers, state = [b.clone() for b in shared.buffers()], torch.get_rng_state()
+    from tnshare_torch.calls import Each
+    from tnshare_torch.cast import Cast
+
+    shared.paths.probe(Each(shared, Cast(shared), xs, {}))
+    close(list(shared.buffers()), buffers)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert "draws random numbers" in shared.paths.explain()
+    assert all(p.grad is None for p in shared.parameters())
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm, self.fc = nn.Conv1d(1, 3, 3), nn.BatchNorm1d(3), nn.Linear(12, 5)
+        self.head = nn.Linear(5, 2)
+
+    def forward(self, x):
+        return self.head(torch.tanh(self.fc(self.norm(self.conv(x[:, None])).flatten(1))))
+
+
+COMPILED = {
+    "one": lambda shared, x: shared(x[0], 1),
+    "each": lambda shared, x: shared(x),
+    "fan_out": lambda shared, x: shared.fan_out(x[0]),
+    "mixed": lambda shared, x: shared(x[0], torch.tensor([2, 0, 2, 1, 3])),
+}
+
+
+@pytest.mark.parametrize(
+    ("way", "strategy"),
+    [("one", "auto"), ("each", "loop"), ("each", "vmap"), ("fan_out", "vmap"), ("mixed", "vmap")],
+)
+def test_compiled_is_eager_without_a_break(way, strategy):
+    x = torch.randn(4, 5, 6, dtype=torch.float64)
+    shared = tnt.share(variants(Net, 4), eps=0.05, example=x[0]).eval()
+    shared.paths.strategy = strategy
+    call = COMPILED[way]
+    torch._dynamo.reset()
+    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+    expected, found = call(copy.deepcopy(shared), x), compiled(shared, x)
+    close(found, expected)
+    loss(found).backward()
+    plain = copy.deepcopy(shared)
+    plain.zero_grad()
+    loss(call(plain, x)).backward()
+    close(gradients(shared), gradients(plain))
+
+
+def test_compiled_training_keeps_statistics():
+    x = torch.randn(4, 5, 6, dtype=torch.float64)
+    shared = tnt.share(variants(Net, 4), eps=0.05, example=x[0]).train()
+    shared.paths.strategy = "vmap"
+    eager = copy.deepcopy(shared)
+    torch._dynamo.reset()
+    torch.compile(shared, fullgraph=True, backend="aot_eager")(x)
+    eager(x)
+    close(dict(shared.tasks.named_buffers()), dict(eager.tasks.named_buffers()))
+    assert int(shared.weights(0)["norm.num_batches_tracked"]) == 1
+
+
+def test_mixed_tasks_in_compiled_code_need_a_probe():
+    shared = tnt.share(variants(Net, 4), eps=0.05).eval()
+    x, ids = torch.randn(5, 6, dtype=torch.float64), torch.tensor([0, 1, 2, 3, 0])
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match=r"share\(\.\.\., example=x\)"):
+        torch.compile(shared, fullgraph=True, backend="aot_eager")(x, ids)
+
+
+def test_an_example_tries_everything_out():
+    x = torch.randn(5, 6, dtype=torch.float64)
+    models = variants(Net, 4)
+    models[0].norm.eval()
+    for model in models:
+        model.norm.eval()
+    shared = tnt.share(models, eps=0.05, example=x)
+    assert {key: known.reason for key, known in shared.paths.known.items() if key[0] != "mixed"} == {
+        (way, mode): "" for way in ("each", "fan_out") for mode in (True, False)
+    }
+    assert shared.paths.known["mixed", True].reason  # batch norm
+    assert shared.paths.known["mixed", False].reason == ""
+    assert shared.training
+    assert not shared._template.norm.training  # as it was
+    assert int(shared.weights(0)["norm.num_batches_tracked"]) == 0
+    with pytest.raises(tn.TnshareError, match=r"an example must be an input of one task.* found list"):
+        tnt.share(models, example=[x])
+    with pytest.raises(tn.TnshareError, match="rows along axis 0: found \\(\\)"):
+        tnt.share(models, example=torch.tensor(1.0))
+
+
+class Counting(nn.Module):
+    def __init__(self, start=0):
+        super().__init__()
+        self.fc, self.calls = nn.Linear(4, 2), {"n": start}
+
+    def forward(self, x):
+        return self.fc(x) * (1 + len(torch.overrides._get_current_function_mode_stack()))
+
+
+def test_an_example_compares_with_plain_networks():
+    with pytest.raises(tn.TnshareError, match="does not compute what a plain one"):
+        tnt.share(variants(Counting, 4), eps=0, example=torch.randn(3, 4, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("strategy", ["loop", "vmap"])
+def test_mixed_batches_of_any_composition(strategy):
+    models = variants(mlp, 6)
+    shared = tnt.share(models, eps=0, strategy=strategy)
+    rng = np.random.default_rng(0)
+    for rows in (1, 3, 17, 64, 5):
+        ids = torch.from_numpy(rng.integers(0, 6, rows))
+        x = torch.randn(rows, 4, dtype=torch.float64)
+        found = shared(x, ids)
+        expected = torch.stack([models[t](row) for t, row in zip(ids.tolist(), x, strict=True)])
+        close(found, expected)
+    skewed = torch.zeros(300, dtype=torch.int64)
+    skewed[7] = 3
+    x = torch.randn(300, 4, dtype=torch.float64)
+    close(shared(x, skewed)[7], models[3](x[7]))
+    assert shared.paths.strategy == "loop" or shared.paths.known["mixed", True].reason == ""

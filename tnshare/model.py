@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -14,12 +14,13 @@ from .checks import fresh
 from .compose import compose
 from .decompose import Decomposition, decompose
 from .errors import TnshareError
-from .network import Network
+from .network import Network, Node
 from .ops import NDArray
 from .spec import METHODS
 
 HARD, SINGLE = "hard", "single"
 Setting = str | Mapping[str, Any]
+_WEIGHTS = ("weight", "kernel", "w", "embedding", "embeddings")  # torch and equinox, flax, haiku
 _BOUNDS = {"eps", "ranks", "max_parameters"}
 
 
@@ -117,6 +118,26 @@ def code_of(
     code, *_ = np.linalg.lstsq(basis, target, rcond=None)
     error = float(np.linalg.norm(basis @ code - target)) / (float(np.linalg.norm(target)) or 1.0)
     return {node.name: code.astype(factors[node.name].dtype).reshape(node.shape[1:])}, error
+
+
+def has_task(network: Network, node: Node) -> bool:
+    """Whether a factor holds the codes of tasks."""
+    return bool(set(node.axes) & set(network.tasks))
+
+
+def for_tasks(network: Network, tasks: int) -> Network:
+    """The same network for another number of tasks."""
+    (axis,) = network.tasks
+    other = fresh(axis, network.sizes)
+    renamed = network.rename(axis, other, tasks).rename(other, axis)
+    return Network(renamed.nodes, renamed.output, (axis,))
+
+
+def layer_name(name: str, names: Collection[str]) -> str:
+    """The layer of a weight: its name without what frameworks call weights, unless two would be called so."""
+    layer, _, last = name.rpartition(".")
+    alike = [other for other in names if other.rpartition(".")[0] == layer]
+    return layer if layer and last in _WEIGHTS and len(alike) == 1 else name
 
 
 def matches(name: str, pattern: str) -> bool:

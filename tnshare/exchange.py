@@ -1,0 +1,62 @@
+"""States between frameworks: the parameters of a layer, and names for the same thing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .decompose import Decomposition
+from .errors import TnshareError
+from .layer import Layer
+from .ops import NDArray
+from .state import State
+
+# What frameworks call the same thing: torch's word first.
+_WORDS = {"weight": ("kernel", "w", "embedding", "embeddings", "scale"), "bias": ("b", "offset")}
+
+
+def layer_state(layer: Layer, params: Mapping[str, Any]) -> State:
+    """The parameters of a layer for `tnshare.save`: the decomposition "weight", and the bias."""
+    factors = {
+        name: np.asarray(params[name]) if name in params else layer.frozen[name]
+        for name in layer.network.shapes
+    }
+    weight = Decomposition(layer.spec, layer.network, factors, math.nan, math.nan)
+    return State({"weight": weight, **({"bias": np.asarray(params["bias"])} if layer.bias_size else {})})
+
+
+def layer_params(layer: Layer, state: State) -> dict[str, NDArray]:
+    """The parameters of a layer again, by name; refuses the state of another layer."""
+    expected = ("weight", "bias") if layer.bias_size else ("weight",)
+    found = dict(state.entries) if isinstance(state, State) else {}
+    weight, bias = found.get("weight"), found.get("bias")
+    if set(found) != set(expected) or not isinstance(weight, Decomposition) or state.tasks:
+        what = tuple(found) if isinstance(state, State) else type(state).__name__
+        raise TnshareError(f"expected the state of a layer, with {expected}: found {what}")
+    shape = layer.shapes.get("bias", ())
+    if layer.bias_size and np.shape(bias) != shape:  # type: ignore[arg-type]
+        raise TnshareError(f"the bias must have shape {shape}: found {np.shape(bias)}")  # type: ignore[arg-type]
+    return layer.adopt(weight) | ({"bias": np.asarray(bias)} if layer.bias_size else {})
+
+
+def same_names(names: Sequence[str], saved: Collection[str]) -> dict[str, str]:
+    """For each of a model's own names the saved one that means the same, in the words of any framework."""
+    here = {common_name(name): name for name in saved}
+    missing = [name for name in names if common_name(name) not in here]
+    spare = {*saved} - {here[common_name(name)] for name in names if common_name(name) in here}
+    if missing or spare:
+        raise TnshareError(
+            f"the state is of another model: it lacks {tuple(missing[:3])}, and has "
+            f"{tuple(sorted(spare)[:3])} besides"
+        )
+    return {name: here[common_name(name)] for name in names}
+
+
+def common_name(name: str) -> str:
+    """A name with torch's word for its last part: ``dense.kernel`` and ``dense.w`` are ``dense.weight``."""
+    layer, dot, last = name.rpartition(".")
+    word = next((word for word, others in _WORDS.items() if last in others), last)
+    return f"{layer}{dot}{word}"

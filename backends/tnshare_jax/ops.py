@@ -3,25 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tnshare.convolution import Geometry
 from tnshare.ops import NDArray
 from tnshare.profiles import Device, cpu_model
 
 from .convolve import convolve
 
+Precision = Any  # as `jax.lax.PrecisionLike`, which type checkers cannot follow
 
+
+@dataclass(frozen=True)
 class JaxOps:
-    """What `tnshare.ops.Ops` asks for."""
+    """What `tnshare.ops.Ops` asks for.
 
-    convolve = staticmethod(convolve)
+    ``precision`` and ``preferred_element_type`` are those of `jax.numpy.matmul`, for every product and
+    convolution.
+    """
+
+    precision: Precision = None
+    preferred_element_type: Any = None
 
     def matmul(self, a: jax.Array, b: jax.Array) -> jax.Array:
-        return jnp.matmul(a, b)
+        preferred = self.preferred_element_type
+        return jnp.matmul(a, b, precision=self.precision, preferred_element_type=preferred)
+
+    def convolve(
+        self,
+        x: jax.Array,
+        kernels: jax.Array,
+        counts: Sequence[int] | None,
+        bias: jax.Array | None,
+        geometry: Geometry,
+    ) -> jax.Array:
+        preferred = self.preferred_element_type
+        return convolve(x, kernels, counts, bias, geometry, self.precision, preferred)
 
     def reshape(self, a: jax.Array, shape: Sequence[int]) -> jax.Array:
         return jnp.reshape(a, tuple(shape))
@@ -30,7 +52,8 @@ class JaxOps:
         return jnp.transpose(a, tuple(order))
 
     def multiply(self, a: jax.Array, b: jax.Array) -> jax.Array:
-        return a * b
+        preferred = self.preferred_element_type
+        return a * b if preferred is None else a.astype(preferred) * b.astype(preferred)
 
     def add(self, a: jax.Array, b: jax.Array) -> jax.Array:
         return a + b
@@ -69,3 +92,11 @@ def _loud(ids: Any, size: int) -> jax.Array:
 
 
 ops = JaxOps()
+
+
+def ops_with(precision: Precision, preferred_element_type: Any) -> JaxOps:
+    """The operations with these settings, in a form that programs are kept by."""
+    if isinstance(precision, list):  # a pair, one for each operand
+        precision = tuple(precision)
+    preferred = None if preferred_element_type is None else jnp.dtype(preferred_element_type)
+    return ops if precision is None and preferred is None else JaxOps(precision, preferred)

@@ -10,10 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 import tnshare as tn
+from tnshare.exchange import layer_params, layer_state
 from tnshare.layer import Layer
 from tnshare.ways import Way
 
-from .ops import ops
+from .layout import Turn
+from .ops import Precision, ops_with
 
 Params = Mapping[str, jax.Array]
 _IMPORTS = """\
@@ -32,22 +34,64 @@ def init(
     return {name: jnp.asarray(value, dtype) for name, value in values.items()}
 
 
-def apply(layer: tn.Linear, params: Params, x: jax.Array, task: Any = None) -> jax.Array:
+def apply(
+    layer: Layer,
+    params: Params,
+    x: jax.Array,
+    task: Any = None,
+    *,
+    dimension_numbers: str | None = None,
+    precision: Precision = None,
+    preferred_element_type: Any = None,
+) -> jax.Array:
     """The outputs of one task, of a task for each row (ids), or of all tasks, each on its own row of x.
 
-    Task ids may be traced. They cannot be checked then: a row whose id is out of range is NaN.
+    Task ids may be traced. They cannot be checked then: a row whose id is out of range is NaN, and so is the
+    vector of a token out of range. Convolutions take and give channels first, ``"NCHW"``, or last, if
+    ``dimension_numbers`` is ``"NHWC"``, ``"NWC"`` or ``"NDHWC"``. ``precision`` and
+    ``preferred_element_type`` are those of `jax.numpy.matmul`, for every product on the way.
     """
-    return tn.apply(layer, params, jnp.asarray(x), task, ops=ops, training=True)
+    own = ops_with(precision, preferred_element_type)
+    turn = Turn.of(layer, dimension_numbers)
+    return turn.back(tn.apply(layer, params, turn(jnp.asarray(x)), task, ops=own, training=True))
 
 
-def fan_out(layer: tn.Linear, params: Params, x: jax.Array) -> jax.Array:
+def fan_out(
+    layer: Layer,
+    params: Params,
+    x: jax.Array,
+    *,
+    dimension_numbers: str | None = None,
+    precision: Precision = None,
+    preferred_element_type: Any = None,
+) -> jax.Array:
     """The same x (..., in) through every task: (T, ..., out)."""
-    return tn.fan_out(layer, params, jnp.asarray(x), ops=ops, training=True)
+    own = ops_with(precision, preferred_element_type)
+    turn = Turn.of(layer, dimension_numbers)
+    return turn.back(tn.fan_out(layer, params, turn(jnp.asarray(x)), ops=own, training=True))
 
 
-def weight(layer: Layer, params: Params, task: Any = None) -> jax.Array:
+def weight(
+    layer: Layer,
+    params: Params,
+    task: Any = None,
+    *,
+    precision: Precision = None,
+    preferred_element_type: Any = None,
+) -> jax.Array:
     """Composed weights with the axes ``layer.network.output``: (in, out, T), or (in, out) for one task."""
-    return tn.weight(layer, params, task, ops=ops)
+    own = ops_with(precision, preferred_element_type)
+    return tn.weight(layer, params, task, ops=own)
+
+
+def state(layer: Layer, params: Params) -> tn.State:
+    """The parameters as `tnshare.save` writes them and every framework understands them."""
+    return layer_state(layer, params)
+
+
+def params(layer: Layer, state: tn.State, dtype: Any = None) -> dict[str, jax.Array]:
+    """The parameters in what `tnshare.load` gives, whichever framework saved it; in its dtype, or another."""
+    return {name: jnp.asarray(value, dtype) for name, value in layer_params(layer, state).items()}
 
 
 def source(layer: tn.Linear, batch: int, way: Way = "mixed") -> str:

@@ -7,7 +7,21 @@ except ModuleNotFoundError as error:
         raise
     raise ImportError('tnshare_jax needs JAX: pip install "tnshare[jax]"') from None
 
-from .functions import apply, fan_out, init, source, weight
+from .functions import apply, fan_out, init, params, source, state, weight
 from .ops import JaxOps, ops
+from .share import share
+from .shared import Shared
 
-__all__ = ["JaxOps", "apply", "fan_out", "init", "ops", "source", "weight"]
+__all__ = [
+    "JaxOps",
+    "Shared",
+    "apply",
+    "fan_out",
+    "init",
+    "ops",
+    "params",
+    "share",
+    "source",
+    "state",
+    "weight",
+]

@@ -1,0 +1,135 @@
+"""Softly shared layers of nnx and equinox: thin shells over the same functions, whose codes train alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import tnshare as tn
+
+jax = pytest.importorskip("jax")
+tnj = pytest.importorskip("tnshare_jax")
+optax = pytest.importorskip("optax")
+jnp = jax.numpy
+
+T = 4
+SPEC = tn.Tucker((3, 2, 2))
+LAYER = tn.Linear(6, 3, tasks=T, spec=SPEC)
+PARAMS = tnj.init(LAYER, seed=5)
+X = np.random.default_rng(0).standard_normal((7, 6)).astype(np.float32)
+Y = np.random.default_rng(1).standard_normal((7, 3)).astype(np.float32)
+IDS = jnp.array([3, 0, 1, 1, 2, 0, 3])
+
+
+def same(a, b):
+    np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def check_ways(layer):
+    same(layer(X, 2), tnj.apply(LAYER, PARAMS, X, 2))
+    same(layer(X, IDS), tnj.apply(LAYER, PARAMS, X, IDS))
+    same(layer(np.stack([X] * T)), tnj.fan_out(LAYER, PARAMS, X))
+    same(layer.fan_out(X), tnj.fan_out(LAYER, PARAMS, X))
+    same(layer.weight(1), tnj.weight(LAYER, PARAMS, 1))
+    assert {name: value.shape for name, value in layer.params().items()} == LAYER.shapes
+
+
+def test_nnx():
+    nnx = pytest.importorskip("flax.nnx")
+    from tnshare_jax.nnx import Linear, SharedFactor, TaskBias, TaskCode
+
+    layer = Linear(6, 3, T, SPEC, seed=5)
+    check_ways(layer)
+    kinds = {SharedFactor: {"core", "U_i", "U_o"}, TaskCode: {"U_task"}, TaskBias: {"bias"}}
+    for kind, names in kinds.items():
+        assert issubclass(kind, nnx.Param)
+        assert set(nnx.state(layer, kind)) == names
+    optimiser = nnx.Optimizer(layer, optax.adam(0.05), wrt=TaskCode)
+
+    @nnx.jit
+    def step(layer, optimiser):
+        def loss(layer):
+            return jnp.square(layer(X, IDS) - Y).mean()
+
+        value, gradient = nnx.value_and_grad(loss, argnums=nnx.DiffState(0, TaskCode))(layer)
+        optimiser.update(layer, gradient)
+        return value
+
+    losses = [float(step(layer, optimiser)) for _ in range(20)]
+    assert losses[-1] < 0.95 * losses[0]
+    after = layer.params()
+    assert [name for name in PARAMS if not np.array_equal(after[name], PARAMS[name])] == ["U_task"]
+
+
+def test_equinox():
+    eqx = pytest.importorskip("equinox")
+    from tnshare_jax.equinox import Linear, labels
+
+    layer = Linear(6, 3, T, SPEC, seed=5)
+    check_ways(layer)
+    same(jax.jit(jax.vmap(layer))(X, IDS), tnj.apply(LAYER, PARAMS, X, IDS))
+    model = {"shared": layer, "plain": eqx.nn.Linear(3, 2, key=jax.random.key(0)), "n": None}
+    words = labels(model)
+    assert words["shared"].codes == {"U_task": "codes"}
+    assert set(words["shared"].factors.values()) == {"shared"}
+    assert words["shared"].bias == "own"
+    assert words["plain"].weight == "other"
+    assert labels(Linear(6, 3, T, SPEC, bias=False)).bias is None
+    still = dict.fromkeys(("shared", "own", "other"), optax.set_to_zero())
+    optimiser = optax.multi_transform({"codes": optax.sgd(0.5), **still}, words)
+
+    @eqx.filter_jit
+    def step(model, state):
+        def loss(model):
+            return jnp.square(jax.vmap(model["plain"])(model["shared"](X, IDS))).mean()
+
+        value, gradient = eqx.filter_value_and_grad(loss)(model)
+        updates, state = optimiser.update(gradient, state, model)
+        return eqx.apply_updates(model, updates), state, value
+
+    trained, state, first = step(model, optimiser.init(model))
+    trained, state, last = step(trained, state)
+    assert last < first
+    after = trained["shared"].params()
+    assert [name for name in PARAMS if not np.array_equal(after[name], PARAMS[name])] == ["U_task"]
+    assert np.array_equal(trained["plain"].weight, model["plain"].weight)
+
+
+@pytest.mark.parametrize("module", ["nnx", "equinox"])
+def test_layers_keep_precision_dtype_and_frozen_codes(module):
+    pytest.importorskip({"nnx": "flax.nnx"}.get(module, module))
+    shell = __import__(f"tnshare_jax.{module}", fromlist=["Layer"])
+    frozen = tn.Linear(6, 3, tasks=T, spec=tn.LAF.evgeniou_pontil(T), bias=False)
+    layer = shell.Layer(frozen, dtype=jnp.bfloat16, precision="highest", preferred_element_type=jnp.float32)
+    assert list(layer.params()) == ["L"]
+    x = jnp.asarray(X, jnp.bfloat16)
+    assert layer(x, 1).dtype == layer.fan_out(x).dtype == layer.weight().dtype == jnp.float32
+    text = str(jax.make_jaxpr(lambda x: layer(x, 1))(x))
+    assert text.count("HIGHEST") == 2 * text.count("dot_general") > 0
+
+
+HIDDEN = """
+import sys
+sys.modules[{package!r}] = None
+try:
+    import tnshare_jax.{module}
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_the_package_imports_neither_and_says_what_is_missing():
+    code = "import sys, tnshare_jax; print([n for n in ('flax', 'equinox', 'optax') if n in sys.modules])"
+    codes = [
+        code,
+        *(HIDDEN.format(package=p, module=m) for p, m in [("flax", "nnx"), ("equinox", "equinox")]),
+    ]
+    runs = [subprocess.run([sys.executable, "-c", c], capture_output=True, text=True) for c in codes]
+    assert [run.stdout.strip() for run in runs] == [
+        "[]",
+        "tnshare_jax.nnx needs flax: pip install flax",
+        "tnshare_jax.equinox needs equinox: pip install equinox",
+    ]

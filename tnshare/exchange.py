@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -42,17 +42,14 @@ def layer_params(layer: Layer, state: State) -> dict[str, NDArray]:
     return layer.adopt(weight) | ({"bias": np.asarray(bias)} if layer.bias_size else {})
 
 
-def same_names(names: Sequence[str], saved: Collection[str]) -> dict[str, str]:
-    """For each of a model's own names the saved one that means the same, in the words of any framework."""
-    here = {common_name(name): name for name in saved}
-    missing = [name for name in names if common_name(name) not in here]
-    spare = {*saved} - {here[common_name(name)] for name in names if common_name(name) in here}
-    if missing or spare:
-        raise TnshareError(
-            f"the state is of another model: it lacks {tuple(missing[:3])}, and has "
-            f"{tuple(sorted(spare)[:3])} besides"
-        )
-    return {name: here[common_name(name)] for name in names}
+def translated(saved: Collection[str], names: Collection[str]) -> dict[str, str]:
+    """For each saved name the one of a model's own that means the same in another framework, or itself."""
+    own = [name for name in names if name not in saved]
+    found = {}
+    for name in saved:
+        meant = [other for other in own if common_name(other) == common_name(name)]
+        found[name] = meant[0] if name not in names and len(meant) == 1 else name
+    return found
 
 
 def common_name(name: str) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
 import tnshare as tn
+from tnshare.exchange import translated
 from tnshare.model import SharedModel
 
 from .shared import Shared
@@ -17,17 +20,26 @@ from .template import orders_of, template_of, tensors_of
 def restore(network: nn.Module, state: tn.State, **keywords: Any) -> Shared:
     """The shared network that a state was taken from, given one network of its architecture.
 
-    ``shared = tnt.restore(net, tn.load(path))``. Precision, device and what is trained are those of
-    ``network``, whose numbers do not matter. Keywords are those of `Shared`, as ``batch_dim``.
+    ``shared = tnt.restore(net, tn.load(path))``, whichever framework saved it: ``dense.kernel`` is found for
+    ``dense.weight``. Precision, device and what is trained are those of ``network``, whose numbers do not
+    matter. Keywords are those of `Shared`, as ``batch_dim``.
     """
     if not isinstance(state, tn.State):
         raise tn.TnshareError(
             f"a state, as tnshare.load gives it, was expected: found {type(state).__name__}; save a Shared"
         )
     tensors, orders = tensors_of(network), orders_of(network)
-    soft = {name: d for name, d in state.entries.items() if isinstance(d, tn.Decomposition)}
-    hard = {name: a for name, a in state.entries.items() if not isinstance(a, tn.Decomposition)}
-    own = dict(state.tasks[0]) if state.tasks else {}
+
+    def read(saved: Mapping[str, Any]) -> dict[str, Any]:
+        """In torch's words, and arrays with torch's order of axes."""
+        words = translated(saved, tensors)
+        named = {words[name]: value for name, value in saved.items()}
+        return {name: _back(value, orders.get(name), tensors.get(name)) for name, value in named.items()}
+
+    entries, tasks = read(state.entries), [read(task) for task in state.tasks]
+    soft = {name: d for name, d in entries.items() if isinstance(d, tn.Decomposition)}
+    hard = {name: a for name, a in entries.items() if not isinstance(a, tn.Decomposition)}
+    own = tasks[0] if tasks else {}
     _check_names(set(tensors), {*soft, *hard, *own})
     for name, saved in {**hard, **soft}.items():
         _check_shape(name, tuple(tensors[name].shape), _shape_of(saved, orders.get(name, ())))
@@ -38,7 +50,7 @@ def restore(network: nn.Module, state: tn.State, **keywords: Any) -> Shared:
         )
     single = tuple(name for name in own if isinstance(tensors[name], nn.Parameter))
     model = SharedModel(soft, hard, single, {name: orders[name] for name in soft}, (), ())
-    given = [{**tensors, **{n: _like(a, tensors[n]) for n, a in task.items()}} for task in state.tasks]
+    given = [{**tensors, **{n: _like(a, tensors[n]) for n, a in task.items()}} for task in tasks]
     return Shared(template_of(network), model, given, state.names, **keywords)
 
 
@@ -61,6 +73,15 @@ def _shape_of(saved: Any, order: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(saved.shape)
     stacked = saved.network.shape[: len(order)]
     return tuple(stacked[order.index(axis)] for axis in range(len(order)))
+
+
+def _back(saved: Any, order: tuple[int, ...] | None, tensor: torch.Tensor | None) -> Any:
+    """An array with torch's axes; a bias (out, 1, 1), as some libraries have it, is one of (out,)."""
+    if isinstance(saved, tn.Decomposition) or tensor is None:
+        return saved
+    if order is not None and saved.ndim == len(order):
+        return np.ascontiguousarray(saved.transpose(np.argsort(order)))  # as torch has them
+    return saved.reshape(tensor.shape) if order is None and saved.size == tensor.numel() else saved
 
 
 def _like(array: Any, tensor: torch.Tensor) -> torch.Tensor:

@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -15,6 +16,7 @@ from tnshare.described import described, differences, inferred, same_spec, spec_
 from tnshare.model import HARD, SINGLE
 
 from .own import array_of, has_task, key_of
+from .template import orders_of
 
 _KEY = "tnshare"
 
@@ -134,8 +136,13 @@ class SharedState(SpecInState):
         return {"weights": found, "names": self.names}
 
     def state(self) -> tn.State:
-        """Its numbers without torch, for `tnshare.save`, by the names that they have in its networks."""
+        """Its numbers without torch, for `tnshare.save`, by the names that they have in its networks.
+
+        Weights have the axes of a stack, (..., in, out), whether they are factors or not: torch's own order
+        would mean another one elsewhere.
+        """
         entries: dict[str, Any] = {}
+        orders = orders_of(self._template)
         own: list[dict[str, Any]] = [{} for _ in self.tasks]
         soft = self.decompositions()
         for name in dict((*self._template.named_parameters(), *self._template.named_buffers())):
@@ -144,10 +151,10 @@ class SharedState(SpecInState):
                 network, factors = soft[name]
                 entries[name] = tn.Decomposition(spec_of(network), network, factors, math.nan, math.nan)
             elif key in self.common:
-                entries[name] = array_of(self.common[key]["weight"])  # type: ignore[index]
+                entries[name] = _turned(self.common[key]["weight"], orders.get(name))  # type: ignore[index]
             else:
                 for found, task in zip(own, self.tasks, strict=True):
-                    found[name] = array_of(task.get(key))  # type: ignore[operator]
+                    found[name] = _turned(task.get(key), orders.get(name))  # type: ignore[operator]
         return tn.State(entries, tuple(own), tuple(self.names))
 
     def _misfits(self, saved: Mapping[str, Any] | None, tensors: Mapping[str, Any]) -> Iterator[str]:
@@ -178,6 +185,11 @@ class SharedState(SpecInState):
             found[name] = inferred(spec_of(network), network, shapes)
             del found[name]["tasks"]
         return found
+
+
+def _turned(tensor: torch.Tensor, order: tuple[int, ...] | None) -> np.ndarray[Any, Any]:
+    array = array_of(tensor)
+    return array if order is None else array.transpose(order)
 
 
 def _difference(own: Any, saved: Any) -> str:

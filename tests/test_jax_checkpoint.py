@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tnshare as tn
-from tnshare.exchange import common_name, layer_params, layer_state
+from tnshare.exchange import common_name, layer_params, layer_state, translated
 
 jax = pytest.importorskip("jax")
 tnj = pytest.importorskip("tnshare_jax")
@@ -67,9 +67,12 @@ def test_states_of_other_layers_are_refused():
             tnj.params(other, found)
 
 
-def trees(count=T, seed=0, names=("kernel", "bias")):
+SHAPES, SQUARE = [(6, 5), (5,), (5, 2), (2,)], [(6, 6), (6,), (6, 6), (6,)]
+
+
+def trees(count=T, seed=0, names=("kernel", "bias"), shapes=SHAPES):
     random = np.random.default_rng(seed)
-    base = [random.normal(size=shape) for shape in [(6, 5), (5,), (5, 2), (2,)]]
+    base = [random.normal(size=shape) for shape in shapes]
 
     def tree():
         leaves = [(a + 0.1 * random.normal(size=a.shape)).astype(np.float32) for a in base]
@@ -88,70 +91,104 @@ def outputs(shared, **options):
     return np.stack([run(shared.compose(t), X, **options) for t in range(shared.tasks)])
 
 
-@pytest.mark.parametrize(
-    "options", [{"method": "tt"}, {"method": "hard"}, {"layers": {"two": "single"}}], ids=str
-)
-def test_shared_trees_are_saved_and_loaded_into_others(options, tmp_path):
+OPTIONS = [{"method": "tt"}, {"method": "hard"}, {"layers": {"two": "single"}}, {"method": "single"}]
+every_option = pytest.mark.parametrize("options", OPTIONS, ids=str)
+
+
+@every_option
+def test_shared_trees_are_saved_and_restored_from_one_tree(options, tmp_path):
     saved = tnj.share(dict(zip("abc", trees(), strict=True)), **options)
     tn.save(tmp_path / "file", saved)
-    into = tnj.share(trees(4, seed=1), "laf")
-    loaded = into.with_state(tn.load(tmp_path / "file"))
+    loaded = tnj.restore(trees(1, seed=1)[0], tn.load(tmp_path / "file"))
     assert loaded.names == ("a", "b", "c")
     np.testing.assert_array_equal(outputs(loaded), outputs(saved))
-    assert jax.tree.structure(loaded.add_task(name="d").remove_task("d")) == jax.tree.structure(loaded)
-    haiku = tnj.share(trees(2, names=("w", "b")), "single").with_state(tn.load(tmp_path / "file"))
+    assert jax.tree.structure(loaded.codes) == jax.tree.structure(saved.codes)
+    assert loaded.add_task(name="d").remove_task("d").structure == loaded.structure
+    haiku = tnj.restore(trees(1, names=("w", "b"))[0], tn.load(tmp_path / "file"))
     np.testing.assert_array_equal(outputs(haiku, names=("w", "b")), outputs(saved))
 
 
-def test_a_shared_network_of_torch_goes_on_in_jax_and_back(tmp_path):
+@every_option
+def test_shared_networks_go_from_torch_to_jax_and_back(options, tmp_path):
+    """All matrices are square, so that a wrong order of axes would not show in shapes."""
     torch, tnt = pytest.importorskip("torch"), pytest.importorskip("tnshare_torch")
 
-    def net(tree):
-        made = torch.nn.Sequential()
-        for name, size in (("one", (6, 5)), ("two", (5, 2))):
-            made.add_module(name, torch.nn.Linear(*size))
-            made.get_submodule(name).weight.data = torch.from_numpy(tree[name]["kernel"].T.copy())
-            made.get_submodule(name).bias.data = torch.from_numpy(tree[name]["bias"])
-        return made
+    class Net(torch.nn.Module):
+        def __init__(self, tree=None):
+            super().__init__()
+            self.one, self.two = torch.nn.Linear(6, 6), torch.nn.Linear(6, 6)
+            for layer, leaves in (tree or {}).items():
+                self.get_submodule(layer).weight.data = torch.from_numpy(leaves["kernel"].T.copy())
+                self.get_submodule(layer).bias.data = torch.from_numpy(leaves["bias"])
 
-    theirs = tnt.share([net(tree) for tree in trees()], "tucker", eps=0.2)
+        def forward(self, x):
+            return self.two(torch.tanh(self.one(x)))
+
+    square = [{layer: tree[layer] for layer in ("one", "two")} for tree in trees(shapes=SQUARE)]
+    theirs = tnt.share([Net(tree) for tree in square], **options)
     tn.save(tmp_path / "of torch", theirs)
-    other = tnj.share(trees(2, seed=3), "laf").with_state(tn.load(tmp_path / "of torch"))
-    x = torch.from_numpy(X)
-    for task in range(T):
-        weights = theirs.weights(task)
-        kernel = weights["one.weight"].detach().numpy().T
-        np.testing.assert_allclose(other.compose(task)["one"]["kernel"], kernel, rtol=1e-5, atol=1e-6)
-        hidden = x @ weights["one.weight"].T + weights["one.bias"]
-        expected = torch.tanh(hidden) @ weights["two.weight"].T + weights["two.bias"]
-        np.testing.assert_allclose(run(other.compose(task), X), expected.detach(), rtol=1e-5, atol=1e-5)
+    ours = tnj.restore(trees(1, seed=1, shapes=SQUARE)[0], tn.load(tmp_path / "of torch"))
+    expected = theirs.fan_out(torch.from_numpy(X)).detach().numpy()
+    np.testing.assert_allclose(outputs(ours), expected, rtol=1e-5, atol=1e-5)
+    assert abs(expected).max() > 0.5
+    moved = jax.tree.map(lambda leaf: 1.1 * leaf, ours)
+    tn.save(tmp_path / "of jax", moved)
+    back = tnt.restore(Net(), tn.load(tmp_path / "of jax"))
+    found = back.fan_out(torch.from_numpy(X)).detach().numpy()
+    np.testing.assert_allclose(found, outputs(moved), rtol=1e-5, atol=1e-5)
+
+
+def test_convolutions_of_torch_go_to_equinox_and_back(tmp_path):
+    torch, tnt = pytest.importorskip("torch"), pytest.importorskip("tnshare_torch")
+    eqx = pytest.importorskip("equinox")
+    torch.manual_seed(0)
+    net = eqx.nn.Sequential([eqx.nn.Conv1d(2, 3, 3, key=jax.random.key(0))])
+    for options in ({"method": "laf"}, {"method": "single"}):
+        nets = [
+            torch.nn.ModuleDict({"layers": torch.nn.ModuleList([torch.nn.Conv1d(2, 3, 3)])}) for _ in range(T)
+        ]
+        tn.save(tmp_path / "file", tnt.share(nets, eps=0, **options))
+        ours = tnj.restore(net, tn.load(tmp_path / "file"))
+        x = np.random.default_rng(0).standard_normal((2, 5)).astype(np.float32)
+        for task, theirs in enumerate(nets):
+            expected = theirs["layers"][0](torch.from_numpy(x)).detach()
+            np.testing.assert_allclose(ours.compose(task)(x), expected, rtol=1e-4, atol=1e-5)
+        tn.save(tmp_path / "back", ours)
+        back = dict(tnt.restore(nets[0], tn.load(tmp_path / "back")).task_model(1).named_parameters())
+        for name, parameter in nets[1].named_parameters():
+            torch.testing.assert_close(back[name], parameter, rtol=1e-4, atol=1e-5)
 
 
 def test_states_of_other_models_are_refused():
     shared = tnj.share(trees(), "laf", eps=0)
-    state = shared.state()
+    state, few = shared.state(), tnj.share(trees(2), "laf", eps=0).state()
     soft, own = dict(state.entries), [dict(task) for task in state.tasks]
     one, two = soft["one.kernel"], soft["two.kernel"]
-    few = tnj.share(trees(2), "laf", eps=0).state()
+    wide = tuple({**task, "two.bias": np.ones(9)} for task in own)
     for changed, text in [
         ({}, "the state of a shared model was expected, as tnshare.load gives it: found dict"),
-        (tn.State({"weight": one}), "was expected, as tnshare.load gives it: found of a layer"),
-        (tn.State({"one.kernel": one}, tuple(own)), r"it lacks \('two.kernel',\), and has \(\) besides"),
-        (tn.State({**soft, "three": np.ones(1)}, tuple(own)), r"it lacks \(\), and has \('three',\) besides"),
+        (tn.State({"weight": one}), "was expected, as tnshare.load gives it: found that of a layer"),
+        (
+            tn.State({"one.kernel": one}, tuple(own)),
+            r"found \[\] only in it, \['two.kernel'\] only in the tree",
+        ),
+        (
+            tn.State({**soft, "three": np.ones(1)}, tuple(own)),
+            r"found \['three'\] only in it, \[\] only in the",
+        ),
         (tn.State(soft, few.tasks), r"one number of tasks: found \[2, 3\], and 0 names"),
         (tn.State(soft, tuple(own), ("a",)), r"one number of tasks: found \[3\], and 1 names"),
         (tn.State(soft, (*own[:2], {})), "all tasks of a state must have the same names of their own"),
-        (
-            tn.State(soft, tuple({**task, "two.bias": np.ones(9)} for task in own)),
-            r"two.bias must have shape \(2,\): the state has \(9,\)",
-        ),
+        (tn.State(soft, wide), r"two.bias has shape \(9,\) in the state, but \(2,\) in the tree"),
         (
             tn.State({"one.kernel": two, "two.kernel": two}, tuple(own)),
-            r"one.kernel must have shape \(6, 5\): the state has \(5, 2\)",
+            r"one.kernel has shape \(5, 2\) in the state, but \(6, 5\) in the tree",
         ),
     ]:
         with pytest.raises(tn.TnshareError, match=text):
-            shared.with_state(changed)
+            tnj.restore(trees(1)[0], changed)
+    heads = tuple({**task, "two.bias": np.ones(2 + n)} for n, task in enumerate(own))
+    assert tnj.restore(trees(1)[0], tn.State(soft, heads)).compose(2)["two"]["bias"].shape == (4,)
 
 
 @pytest.mark.parametrize(
@@ -166,3 +203,12 @@ def test_states_of_other_models_are_refused():
 )
 def test_names_that_frameworks_have_for_the_same_thing(name, expected):
     assert common_name(name) == expected
+
+
+def test_names_are_translated_where_one_can_be_meant():
+    assert translated(["a.weight", "a.bias"], ["a.kernel", "a.bias"]) == {
+        "a.weight": "a.kernel",
+        "a.bias": "a.bias",
+    }
+    assert translated(["a.weight"], ["a.w", "a.scale"]) == {"a.weight": "a.weight"}
+    assert translated(["a.w", "a.weight"], ["a.w", "a.scale"]) == {"a.w": "a.w", "a.weight": "a.scale"}

@@ -9,6 +9,7 @@ except ModuleNotFoundError as error:
 
 from .functions import apply, fan_out, init, params, source, state, weight
 from .ops import JaxOps, ops
+from .restore import restore
 from .share import share
 from .shared import Shared
 
@@ -20,6 +21,7 @@ __all__ = [
     "init",
     "ops",
     "params",
+    "restore",
     "share",
     "source",
     "state",

@@ -25,7 +25,6 @@ class Constant(Entry):
     """A leaf that is static: its value in every task."""
 
     values: tuple[Fixed, ...]
-    static = True
 
     def compose(self, shared: Shared, choice: Choice | None) -> Any:
         task, first = number(choice), self.values[0]
@@ -47,16 +46,6 @@ class Constant(Entry):
 
     def without(self, shared: Shared, task: int) -> tuple[Constant, Any]:
         return replace(self, values=self.values[:task] + self.values[task + 1 :]), None
-
-    def for_tasks(self, tasks: int) -> Constant:
-        if tasks == len(self.values):
-            return self
-        if len(set(self.values)) > 1:
-            raise tn.TnshareError(
-                f"{self.name} is static and differs between tasks, of which there are {len(self.values)}: "
-                f"found a state of {tasks}"
-            )
-        return replace(self, values=self.values[:1] * tasks)
 
 
 class Fixed:

@@ -36,7 +36,6 @@ class Entry(ABC):
     name: str
     order: tuple[int, ...] | None
     field: ClassVar[Literal["codes", "own"] | None] = None
-    static: ClassVar[bool] = False  # whether it has no arrays
 
     @abstractmethod
     def compose(self, shared: Shared, choice: Choice | None) -> Any:
@@ -53,10 +52,6 @@ class Entry(ABC):
     def saved(self, shared: Shared) -> Any:
         """What is saved: a decomposition or an array of all tasks, a list of each one's, or nothing."""
         return None
-
-    def for_tasks(self, tasks: int) -> Entry:
-        """Itself for as many tasks, if it has no arrays."""
-        return self
 
 
 @dataclass(frozen=True)

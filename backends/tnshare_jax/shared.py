@@ -140,16 +140,17 @@ class Shared:
         return self._changed(treedefs, self.structure.roster.without(gone), lambda e: e.without(self, gone))
 
     def state(self) -> tn.State:
-        """All that is trained, as `tnshare.save` writes it and every framework understands it."""
-        from .states import state_of
-
-        return state_of(self)
-
-    def with_state(self, state: tn.State) -> Shared:
-        """The same trees with what `tnshare.load` gives, whichever framework saved it."""
-        from .states import with_state
-
-        return with_state(self, state)
+        """All that is trained, for `tnshare.save`; weights have the axes of a stack, (..., in, out)."""
+        entries: dict[str, Any] = {}
+        own: list[dict[str, Any]] = [{} for _ in range(self.tasks)]
+        for entry in self.structure.entries:
+            saved = entry.saved(self)
+            if isinstance(saved, list):
+                for found, value in zip(own, saved, strict=True):
+                    found[entry.name] = value
+            elif saved is not None:
+                entries[entry.name] = saved
+        return tn.State(entries, tuple(own), self.names)
 
     def decompositions(self) -> dict[str, tuple[tn.Network, dict[str, NDArray]]]:
         """Network and factors of every soft weight, in NumPy."""

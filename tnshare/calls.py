@@ -147,7 +147,11 @@ class Calls:
         fixed = fixed_axes(chosen.plan)
         if not chosen.grouped:
             return chosen.plan.source(fixed)
-        note = "# Rows are sorted by task and padded first: x is (groups, rows of a group, in).\n"
+        note = (
+            "# Rows are sorted by task and padded to groups of one length: place n of all groups takes row "
+            "rows[n],\n# and row n is at the place back[n]; ids are not used. "
+            f"Factors are those of {'all tasks' if chosen.grouped == 'all' else 'the tasks that are present'}.\n"
+        )
         return note + chosen.plan.source(fixed)
 
     def _chosen(

@@ -11,16 +11,18 @@ from typing import Literal
 from .cost import Profile
 from .emit import varies
 from .errors import TnshareError
+from .group import mostly_padding, padded
 from .memory import peak
 from .network import Network
 from .plan import Plan
 from .price import Prices
 from .search import Form, Goal, best_plans
 from .step import FREE, count
-from .ways import GROUP, Way, grouped, with_input
+from .ways import GROUP, Way, of_present, with_input
 
 KEPT = 1 << 24  # numbers that inference may keep for a layer: 64 MB in single precision
 _MUCH = 1 << 30  # bytes alive at once, below which time alone decides
+_GROUPED = 4  # candidates that group rows, of either kind
 Grouping = Literal["", "present", "all"]
 
 
@@ -49,7 +51,8 @@ class Job:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to compute a call: a plan, for rows as they come or ``grouped`` by task, at once or in chunks.
+    """One way to compute a call: a plan, in which rows stay as they come or are ``grouped`` by task where they
+    meet what is their task's, all rows at once or in chunks.
 
     ``seconds`` is the prediction of a profile; ``bytes`` are moved by the products of the forward pass,
     ``peak`` is the most that is alive at once, beyond operands, result and their gradients; both in single
@@ -121,37 +124,15 @@ def _candidate(
 
 
 def _grouped(job: Job, profile: Profile, goal: Goal) -> list[Candidate]:
-    """Rows sorted by task: over the tasks that are present, or over all of them."""
-    tasks, rows, inner = math.prod(job.network.task_shape), max(job.batch, 1), job.inner or 1
-    present = max(tasks * (1 - (1 - 1 / tasks) ** rows), 1.0)
-    found: list[Candidate] = []
-    both: tuple[tuple[Grouping, int], ...] = (("present", math.ceil(present)), ("all", tasks))
-    for grouping, groups in both:
-        longest = longest_group(rows, groups) * inner
-        if grouping == "all" and (not goal.keep or groups * longest > 4 * rows * inner + 64):
-            continue  # only for what is kept of all tasks, and if it is not mostly padding
-        if grouping == "present":
-            network, own = grouped(job.network, groups, longest), replace(goal, keep=0)
-        else:
-            network, own = grouped(job.network, None, longest), goal
-        moving = _sorting(job, profile, groups * longest)
-        plans = _candidates(job, profile, own, network, 3, grouping)
-        found += [replace(candidate, seconds=candidate.seconds + moving) for candidate in plans]
+    """Rows sorted by task: over the tasks that are present or, for what is kept of all tasks, over all."""
+    tasks, rows = math.prod(job.network.task_shape), max(job.batch, 1)
+    present = math.ceil(max(tasks * (1 - (1 - 1 / tasks) ** rows), 1.0))
+    network = of_present(job.network, present, rows, job.inner)
+    found = _candidates(job, profile, replace(goal, keep=0, grouped=True), network, _GROUPED, "present")
+    if goal.keep and not mostly_padding(padded(rows, tasks), rows):
+        network = with_input(job.network, "mixed", rows, job.inner)
+        found += _candidates(job, profile, replace(goal, grouped=True), network, _GROUPED, "all")
     return found
-
-
-def longest_group(rows: int, groups: int) -> int:
-    """About how many rows the task with the most has, if tasks come at random."""
-    mean = rows / groups
-    return min(rows, math.ceil(mean + 2 * math.sqrt(mean)))
-
-
-def _sorting(job: Job, profile: Profile, padded: int) -> float:
-    """Seconds for sorting ids on the host, and moving rows there and back."""
-    sizes = job.network.sizes
-    rows = job.batch * (job.inner or 1)
-    moved = profile.stream(padded * sizes["i"]) + profile.stream(rows * sizes["o"])
-    return 3e-5 + 1e-7 * job.batch + (4 * profile.call + moved) * (3 if job.training else 1)
 
 
 def _with_names(found: list[Candidate]) -> list[Candidate]:
@@ -195,10 +176,9 @@ def within(job: Job, found: tuple[Candidate, ...], limit: int, itemsize: int, co
 def check_fits(candidate: Candidate, job: Job) -> None:
     """Refuse a candidate that was made for another layer, or another way of choosing tasks."""
     if candidate.grouped == "present":
-        expected = grouped(job.network, 1, 1)
+        expected = of_present(job.network, 1, 1, job.inner)
     else:
-        way = "each" if candidate.grouped else job.way
-        expected = with_input(job.network, way, 1, None if candidate.grouped else job.inner)
+        expected = with_input(job.network, job.way, 1, job.inner)
     if (candidate.grouped and job.way != "mixed") or _kind(candidate.plan.network) != _kind(expected):
         raise TnshareError(
             f"the candidate {candidate.name!r} is for another layer, or not for rows {_READ[job.way]}: take "

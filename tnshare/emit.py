@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .plan import Plan
 
 CALLS = ("matmul", "multiply", "reshape", "take", "transpose")
+_PLACES = ("rows", "back")  # of rows that are grouped by task: see `tnshare.group.Groups`
 
 
 @lru_cache(maxsize=4096)
@@ -49,7 +50,8 @@ def kept_program(
 def source(plan: Plan, fixed: tuple[str, ...] = (), kept: bool = False) -> str:
     """A function ``contract`` of the operands in order, in terms of the operations in ``CALLS``.
 
-    Sizes of ``fixed`` axes are numbers, others are read off the operands, so it holds for every batch.
+    Sizes of ``fixed`` axes are numbers, others are read off the operands, so it holds for every batch. Where
+    rows are grouped by task, it has ``rows`` and ``back`` as arguments too (see `tnshare.group.Groups`).
     Intermediates are let go after their use. With ``kept`` there is a function ``prepare`` too, for all that
     depends on the factors alone; what it returns comes first among the arguments of ``contract``.
     """
@@ -102,6 +104,8 @@ class _Writer:
             result = f"transpose({result}, {self.plan.order})"
         names = list(zip(self.variables[: self.operands], self.constant, strict=False))
         inputs = [*self.prepared, *(name for name, constant in names if not constant)]
+        if any(isinstance(step, Step) and step.variant == "grouped" for step in self.plan.steps):
+            inputs += _PLACES
         main = [f"def contract({', '.join(inputs)}):", *self._unpacked(), *self.body, f"return {result}"]
         text = "\n    ".join(main) + "\n"
         if not self.kept:
@@ -129,8 +133,19 @@ class _Writer:
         )
         if not constant:
             left, right = self._ready(step.left, left), self._ready(step.right, right)
+        if step.variant == "grouped":
+            return self._grouped_product(step, left, right)
         # Without an axis to sum over, a batch of outer products is entries times entries: far faster.
         return f"{'matmul' if step.inner else 'multiply'}({left}, {right})"
+
+    def _grouped_product(self, step: Step, left: str, right: str) -> str:
+        """The rows of each task together, times the matrices of the tasks, and back to where they came from."""
+        groups, inner, columns = (
+            " * ".join(map(self._size, axes)) or "1"
+            for axes in (step.batch, step.inner, (*step.rows, *step.columns))
+        )
+        together = f"reshape(take({left}, (rows,)), ({groups}, -1, {inner}))"
+        return f"take(reshape(matmul({together}, {right}), (-1, {columns})), (back,))"
 
     def _ready(self, operand: int, text: str) -> str:
         """An operand of a step; what depends on factors alone is computed before, and kept."""
@@ -191,7 +206,7 @@ class _Writer:
         """A name like this one that is a name in Python, and not taken."""
         plain = name if name.isidentifier() and not keyword.iskeyword(name) else "n"
         taken = {*self.variables, *self.read.values(), *getattr(self, "prepared", ()), *CALLS}
-        while plain in taken or plain in ("contract", "prepare", "_"):
+        while plain in taken or plain in ("contract", "prepare", "_", *_PLACES):
             plain += "_"
         return plain
 

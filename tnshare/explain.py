@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from .candidate import Candidate, Job
 from .cost import Profile
+from .group import longest_group
 from .plan import Plan
 from .price import Prices
 from .step import Step, count
@@ -24,8 +25,9 @@ def explain_plan(plan: Plan, seconds: Sequence[float] = ()) -> str:
         given = [names[operand] for operand in step.operands]
         product, copies = "-", "-"
         if isinstance(step, Step):
-            parts = (step.batch, step.rows, step.inner, step.columns)
-            product = " x ".join(str(count(part, sizes)) for part in parts)
+            b, r, k, c = (count(part, sizes) for part in (step.batch, step.rows, step.inner, step.columns))
+            r *= longest_group(sizes["b"], b) if step.variant == "grouped" else 1
+            product = f"{b} x {r} x {k} x {c}"
             copies = " and ".join(s for s, c in zip(("left", "right"), step.copies, strict=True) if c) or "-"
         rows.append(
             (

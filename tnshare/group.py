@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -36,7 +37,7 @@ def group(ids: Sequence[NDArray], task_shape: tuple[int, ...], everyone: bool = 
     present = np.arange(len(counts)) if everyone else np.flatnonzero(counts)
     counts = counts[present]
     longest = int(counts.max())
-    if longest * len(present) > 4 * len(flat) + 64:
+    if mostly_padding(longest * len(present), len(flat)):
         return None
     starts = np.cumsum(counts) - counts
     within = np.arange(longest)
@@ -48,3 +49,19 @@ def group(ids: Sequence[NDArray], task_shape: tuple[int, ...], everyone: bool = 
     back[order] = positions
     own = np.unravel_index(present, task_shape) if len(task_shape) > 1 else (present,)
     return Groups(tuple(own), order[places].reshape(-1), back, longest)
+
+
+def padded(rows: int, groups: int) -> int:
+    """About how many places groups of one length have, if tasks come at random."""
+    return groups * longest_group(rows, groups)
+
+
+def longest_group(rows: int, groups: int) -> int:
+    """About how many rows the task with the most has, if tasks come at random."""
+    mean = rows / groups
+    return min(rows, math.ceil(mean + 2 * math.sqrt(mean)))
+
+
+def mostly_padding(places: int, rows: int) -> bool:
+    """Whether so many places are too many for so few rows."""
+    return places > 4 * rows + 64

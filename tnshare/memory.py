@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .emit import varies
+from .group import padded
 from .plan import Plan
 from .step import IDS, Step, Take, count
 
@@ -69,7 +70,9 @@ class _Ledger:
             operands = [m for m in step.operands if not self.constant[m]]
             copies = sum(self._size(m) for m in operands if _copied(step, m))
             new = self.result(n) if n < last or bias or self.plan.turned else 0
-            most = max(most, alive + copies + new)
+            together, product = self._grouped(step)
+            most = max(most, alive + copies + new + together + product)
+            copies += together
             # A product saves its operands, or their copies; what is taken from is not needed again.
             gone = [m for m in operands if not training or _copied(step, m) or isinstance(step, Take)]
             alive += new + (copies if training else 0) - self._intermediate(gone)
@@ -99,7 +102,7 @@ class _Ledger:
     def _temporary(self, step: Step | Take, operand: int, part: bool) -> int:
         """What a gradient needs until it is in its place."""
         size, product = self._size(operand), count(step.result, self.sizes)
-        needed = 0
+        needed = sum(self._grouped(step)) if operand == step.operands[0] else 0
         if isinstance(step, Step) and not step.inner and size < product:
             needed += product  # entries times entries, before they are added up
         if (
@@ -111,6 +114,14 @@ class _Ledger:
         if operand < self.first and (part or _moved(step, operand)):
             needed += size  # the caller's gradient is another array
         return needed
+
+    def _grouped(self, step: Step | Take) -> tuple[int, int]:
+        """The numbers of rows that are brought together by task, and of what becomes of them."""
+        if isinstance(step, Take) or step.variant != "grouped":
+            return 0, 0
+        places = padded(self.sizes["b"], count(step.batch, self.sizes))
+        rows, inner, columns = (count(axes, self.sizes) for axes in (step.rows, step.inner, step.columns))
+        return places * rows * inner, places * rows * columns
 
     def _intermediate(self, operands: tuple[int, ...] | list[int]) -> int:
         """The size of the operands that are results of earlier steps."""

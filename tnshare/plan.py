@@ -41,7 +41,7 @@ class Plan:
                 left, right, variant = move
                 operands = (left, live.pop(left)), (right, live.pop(right))
                 needed = ids.union(network.output, *live.values())
-                step = make_step(*operands, needed, variant)
+                step = make_step(*operands, needed, variant, network.tasks)
             live[len(network.nodes) + len(steps)] = step.result
             steps.append(step)
         ((_, axes),) = live.items()
@@ -91,7 +91,8 @@ class Plan:
     def run(self, ops: Ops[Array], operands: Sequence[Array]) -> Array:
         """Contract arrays given in the order of the network's nodes; their sizes may differ from its own.
 
-        In the place of the node of ids, if there is one, goes a tuple: for each task axis the ids (b,).
+        In the place of the node of ids, if there is one, goes a tuple: for each task axis the ids (b,). If
+        a step groups rows, behind them all go ``rows`` and ``back`` of `tnshare.group.Groups`.
         """
         result: Array = program(self, ops)(*operands)
         return result

@@ -8,6 +8,7 @@ from typing import Literal
 
 from .cost import Profile
 from .emit import varies
+from .group import longest_group, mostly_padding, padded
 from .network import Network
 from .plan import Plan
 from .step import Step, Take, count
@@ -19,7 +20,9 @@ _OTHER: dict[str, Literal[False, "left", "right"]] = {
     "inside": False,
     "left": "right",
     "right": "left",
+    "grouped": False,
 }
+_SORTING = 3e-5, 1e-7  # seconds for grouping ids on the host: of a call, and of a row
 
 
 class Prices:
@@ -84,7 +87,22 @@ class Prices:
         if self.kept(step.result):
             return 0.0 if self.count(step.result) <= self.keep else math.inf
         profile, training = self.profile, self.training
+        seconds = self._grouping(step) if step.variant == "grouped" else 0.0
+        seconds += self._multiplying(step)
+        for copied, axes, moved in zip(step.copies, (left, right), views(step), strict=True):
+            if copied and self.kept(axes) and self.count(axes) > self.keep:
+                return math.inf  # where it is folded too, the copy is kept
+            # What is kept is a view where a transpose is all it takes: a product then copies it every time.
+            seconds += profile.copy(self.count(axes)) * (1 + training) if copied else 0.0
+            seconds += 0.0 if self.kept(axes) else moved * profile.view * (1 + training)
+        return seconds
+
+    def _multiplying(self, step: Step) -> float:
+        """A product and, when training, the two of the backward pass, their operands as they should be."""
+        profile, training = self.profile, self.training
         b, r, k, c = (self.count(g) for g in (step.batch, step.rows, step.inner, step.columns))
+        if step.variant == "grouped":
+            r *= longest_group(self.sizes["b"], b)
         spread = _OTHER[step.variant]
         left_turned, right_turned = step.turned
         seconds = self._product(b, r, k, c, spread, step.turned) if step.inner else profile.outer(b, r, c)
@@ -97,13 +115,19 @@ class Prices:
             seconds += self._product(b, k, r, c, spread == "left" and spread, (not left_turned, False))
         if spread and training:
             seconds += profile.call + profile.stream(b * (k * c if step.variant == "left" else r * k))
-        for copied, axes, moved in zip(step.copies, (left, right), views(step), strict=True):
-            if copied and self.kept(axes) and self.count(axes) > self.keep:
-                return math.inf  # where it is folded too, the copy is kept
-            # What is kept is a view where a transpose is all it takes: a product then copies it every time.
-            seconds += profile.copy(self.count(axes)) * (1 + training) if copied else 0.0
-            seconds += 0.0 if self.kept(axes) else moved * profile.view * (1 + training)
         return seconds
+
+    def _grouping(self, step: Step) -> float:
+        """Sorting ids on the host, bringing the rows of each task together, and what they became back."""
+        profile, rows = self.profile, self.sizes["b"]
+        places = padded(rows, self.count(step.batch))
+        if mostly_padding(places, rows):
+            return math.inf
+        there, back = (self.count(step.rows + axes) for axes in (step.inner, step.columns))
+        moving = profile.stream(places * there) + profile.stream(rows * back) + 2 * profile.view
+        if step.left_order is not None:  # rows that do not lie in one piece
+            moving += profile.copy(rows * there)
+        return _SORTING[0] + _SORTING[1] * rows + moving * (3 if self.training else 1)
 
     def bytes(self, plan: Plan) -> int:
         """Bytes that the steps read and write, forwards; copies included, what is kept read only."""
@@ -116,11 +140,19 @@ class Prices:
             operands = [self.count(axes[n]) for n in step.operands]
             if isinstance(step, Step):
                 total += sum(2 * n for n, copied in zip(operands, step.copies, strict=True) if copied)
-                total += sum(operands)
+                total += sum(operands) + 2 * self._gathered(step)
             else:
                 total += self.count(step.result)
             total += self.count(step.result)
         return _BYTES * total
+
+
+    def _gathered(self, step: Step) -> int:
+        """The numbers of rows that are brought together, and of what becomes of them."""
+        if step.variant != "grouped":
+            return 0
+        places = padded(self.sizes["b"], self.count(step.batch))
+        return places * (self.count(step.rows + step.inner) + self.count(step.rows + step.columns))
 
 
 @lru_cache(maxsize=65536)

@@ -131,12 +131,12 @@ def _each(job: Job, candidate: Candidate, ops: Ops[Any]) -> Runner:
 
 
 def _grouped(job: Job, candidate: Candidate, ops: Ops[Any]) -> Runner:
-    """Sort rows by task, run each task's at once, bring them back; as they come if that is mostly padding."""
+    """Find out which rows belong together; where grouping is mostly padding, run them as they come."""
     (plain, kept), take, reshape = _contract(candidate, ops), ops.take, ops.reshape
     own, tasks = _own_columns(job), job.network.task_shape
     everyone = candidate.grouped == "all"
     as_they_come = _mixed(job, candidate.otherwise, ops) if candidate.otherwise else None
-    i, o, inner = job.network.sizes["i"], job.network.sizes["o"], job.inner
+    o, inner = job.network.sizes["o"], job.inner
 
     def run(factors: Any, bias: Any, x: Any, ids: Any, keeper: Any = None) -> Any:
         values = [v for v in map(ops.values, ids) if v is not None]
@@ -149,17 +149,13 @@ def _grouped(job: Job, candidate: Candidate, ops: Ops[Any]) -> Runner:
         if groups is None and as_they_come is not None:
             return as_they_come(factors, bias, x, ids, keeper)
         assert groups is not None
-        rows = groups.longest * (inner or 1)
-        lead = tasks if everyone else (len(groups.present[0]),)
         if not everyone:
             present = groups.present
             factors = [
                 take(f, [present[c] for c in cs]) if cs else f for f, cs in zip(factors, own, strict=True)
             ]
-        xs = reshape(take(x, (groups.rows,)), (*lead, rows, i))
-        y = plain(*factors, xs) if kept is None else kept(factors, keeper, xs)
-        split = (math.prod(lead) * groups.longest, *(() if inner is None else (inner,)), o)
-        y = take(reshape(y, split), (groups.back,))
+        rest = x, ids, groups.rows, groups.back
+        y = plain(*factors, *rest) if kept is None else kept(factors, keeper, *rest)
         if bias is None:
             return y
         added = take(bias, ids)

@@ -32,12 +32,14 @@ class Goal:
     """What a plan should be good at.
 
     ``keep`` is how many numbers that depend on factors alone may be computed before and kept. ``"factored"``
-    never builds a task's weights, ``"materialised"`` builds them before they meet the input.
+    never builds a task's weights, ``"materialised"`` builds them before they meet the input. Rows of mixed
+    tasks take what belongs to their tasks, or are ``grouped`` by task where they meet it.
     """
 
     training: bool = True
     keep: int = 0
     form: Form = "any"
+    grouped: bool = False
 
 
 @lru_cache(maxsize=4096)
@@ -80,6 +82,7 @@ class _Search:
         self.network, self.goal = network, goal
         self.nodes = [(n, node) for n, node in enumerate(network.nodes) if node.name != IDS]
         self.tasks = network.tasks if len(self.nodes) < len(network.nodes) else ()
+        self.grouped = goal.grouped and bool(self.tasks)
         self.prices = Prices(network, profile, goal.training, goal.keep)
         self._steps: dict[Any, list[tuple[float, Step, bool, bool]]] = {}
         inputs = [1 << bit for bit, (_, node) in enumerate(self.nodes) if set(node.axes) & set(FREE)]
@@ -116,7 +119,7 @@ class _Search:
         limit = math.inf
         for first, second in _halves(chosen, table):
             for a, b in product(first, second):
-                if a.seconds + b.seconds < limit and not self._clash(a.axes, b.axes):
+                if a.seconds + b.seconds < limit and (self.grouped or not self._clash(a.axes, b.axes)):
                     for part in self._products(a, b, needed):
                         found.append(part)
                         if last or self._meets_rows(part):
@@ -124,14 +127,16 @@ class _Search:
         found.sort(key=lambda p: p.seconds)
         if last:
             return self._with_taken(found)
-        few = _few(found, alike=2 if len(self.nodes) < _FEW else 1)
+        # What is kept costs the same however it was made.
+        alike = 1 if len(self.nodes) >= _FEW or self.prices.kept(found[0].axes if found else FREE) else 2
+        few = _few(found, alike)
         if not any(map(self._meets_rows, few)):
             few += next(([part] for part in found if self._meets_rows(part)), [])
         return self._with_taken(few)
 
     def _meets_rows(self, part: _Part) -> bool:
         """Whether weights that are built first can meet the rows of mixed tasks: the task axes come first."""
-        if not self.tasks or self.goal.form != "materialised":
+        if not self.tasks or self.grouped or self.goal.form != "materialised":
             return True
         own = [axis in self.tasks for axis in part.axes]
         return own == sorted(own, reverse=True)
@@ -149,7 +154,7 @@ class _Search:
 
     def _with_taken(self, parts: list[_Part]) -> list[_Part]:
         """Parts, and those with task axes once more, with the rows of the batch taken from them."""
-        if not self.tasks:
+        if not self.tasks or self.grouped:
             return parts
         taken = []
         for part in parts:
@@ -176,6 +181,9 @@ class _Search:
     ) -> Iterator[tuple[float, Step, bool, bool]]:
         """The steps that join two operands: time, step, whether sides are swapped, whether it is kept."""
         prices = self.prices
+        if self.grouped and self._clash(a, b):
+            yield from self._meeting(a, b, needed)
+            return
         for left, right, swapped in ((a, b, False), (b, a, True)):
             step = product_of(left, right, needed, "")
             kept = prices.kept(step.result)
@@ -186,6 +194,15 @@ class _Search:
             for variant, copied in zip(_LONELY, step.copies, strict=True):
                 if copied and (other := product_of(left, right, needed, variant)).variant:
                     yield prices.product(other, left, right), other, swapped, kept
+
+    def _meeting(
+        self, a: tuple[str, ...], b: tuple[str, ...], needed: frozenset[str]
+    ) -> Iterator[tuple[float, Step, bool, bool]]:
+        """The step at which rows meet the matrices of their tasks, if that is possible already."""
+        left, right, swapped = (a, b, False) if "b" in a else (b, a, True)
+        step = product_of(left, right, needed, "grouped", self.tasks)
+        if step.variant == "grouped":
+            yield self.prices.product(step, left, right), step, swapped, False
 
     def _clash(self, one: tuple[str, ...], other: tuple[str, ...]) -> bool:
         """Rows must take what belongs to their tasks before they meet the tasks of others."""

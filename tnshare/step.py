@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Literal
 
+from .group import padded
+
 # Of a product: the operand on this side has the batch alone; or, of an outer product, the axes of the left
-# operand go before the last of the right.
-Variant = Literal["", "left", "right", "inside"]
+# operand go before the last of the right; or rows meet the matrices of their tasks, task by task.
+Variant = Literal["", "left", "right", "inside", "grouped"]
 # A step in short: the product of two operands and its variant, or the rows of one operand that ids choose.
 # Operands are counted as in a step.
 Move = tuple[int, int, Variant] | tuple[int]
@@ -25,7 +27,9 @@ class Step:
     ``left`` and ``right`` count through the operands of the plan first, then the results of its steps. The
     orders bring the axes of an operand to those of the formula; None means that they are so already. By its
     ``variant``, one operand has the batch alone and the other is the same for all items, or an outer product
-    is ``result[batch, other columns, rows, last column]``.
+    is ``result[batch, other columns, rows, last column]``; or ``batch`` are task axes, and
+    ``result[b, rows, columns] = sum_inner left[b, rows, inner] right[task of b, inner, columns]``, for which
+    the rows of each task are brought together.
     """
 
     left: int
@@ -56,6 +60,8 @@ class Step:
     @cached_property
     def result_groups(self) -> tuple[tuple[str, ...], ...]:
         """The axes of the result, a group for each axis of what the operation itself gives."""
+        if self.variant == "grouped":
+            return ("b",), (*self.rows, *self.columns)
         stack = (self.batch,) if self.batch else ()
         if self.variant == "inside":
             return (*stack, self.columns[:-1], self.rows, self.columns[-1:])
@@ -67,6 +73,8 @@ class Step:
         if self.variant == "inside":
             stack = (self.batch,) if self.batch else ()
             return (*stack, (), self.rows, ()), (*stack, self.columns[:-1], (), self.columns[-1:])
+        if self.variant == "grouped":
+            return (("b",), (*self.rows, *self.inner)), (self.batch, self.inner, self.columns)
         left, right = (self.rows, self.inner), (self.inner, self.columns)
         return (
             left if self.variant == "right" or not self.batch else (self.batch, *left),
@@ -87,17 +95,21 @@ class Step:
     def turned(self) -> tuple[bool, bool]:
         """Whether the matrices of the left and the right operand lie transposed in memory."""
         orders = self.left_order, self.right_order
-        return tuple(  # type: ignore[return-value]
+        left, right = (
             bool(self.inner) and order is not None and not copied and _comes_late(order, groups)
             for order, copied, groups in zip(orders, self.copies, self.groups, strict=True)
         )
+        return left and self.variant != "grouped", right  # rows that are brought together are copied anyway
 
     def of(self, left: int, right: int) -> Step:
         """The same product of other operands."""
         return replace(self, left=left, right=right)
 
     def flops(self, sizes: Mapping[str, int]) -> int:
-        """Multiplications and additions."""
+        """Multiplications and additions; of grouped rows, with the padding that is expected."""
+        if self.variant == "grouped":
+            places = padded(sizes["b"], count(self.batch, sizes))
+            return 2 * places * count(self.rows + self.inner + self.columns, sizes)
         return 2 * count(self.result + self.inner, sizes)
 
 
@@ -132,6 +144,7 @@ def make_step(
     right: tuple[int, tuple[str, ...]],
     needed: frozenset[str],
     variant: Variant = "",
+    tasks: tuple[str, ...] = (),
 ) -> Step:
     """The product of two operands, each given as its number and its axes; ``needed`` axes are kept.
 
@@ -139,7 +152,7 @@ def make_step(
     variant cannot be, the step is an ordinary one.
     """
     kept = needed.intersection(left[1] + right[1])
-    return product_of(left[1], right[1], kept, variant).of(left[0], right[0])
+    return product_of(left[1], right[1], kept, variant, tasks).of(left[0], right[0])
 
 
 def make_take(operand: int, axes: tuple[str, ...], tasks: tuple[str, ...]) -> Take:
@@ -150,16 +163,22 @@ def make_take(operand: int, axes: tuple[str, ...], tasks: tuple[str, ...]) -> Ta
 
 @lru_cache(maxsize=65536)
 def product_of(
-    left: tuple[str, ...], right: tuple[str, ...], needed: frozenset[str], variant: Variant
+    left: tuple[str, ...],
+    right: tuple[str, ...],
+    needed: frozenset[str],
+    variant: Variant,
+    tasks: tuple[str, ...] = (),
 ) -> Step:
     """The product of operands 0 and 1 with these axes."""
+    if variant == "grouped" and (met := _met(left, right, needed, tasks)):
+        return met
     common = [axis for axis in left if axis in right]
     batch = tuple(axis for axis in common if axis in needed)
     inner = tuple(axis for axis in common if axis not in needed)
     rows = tuple(axis for axis in left if axis not in common)
     columns = tuple(axis for axis in right if axis not in common)
-    if variant == "inside":
-        variant = "inside" if not inner and rows and len(columns) > 1 else ""
+    if variant in ("inside", "grouped"):
+        variant = "inside" if variant == "inside" and not inner and rows and len(columns) > 1 else ""
     elif batch or not inner:
         variant = ""
     elif variant == "left" and (split := _split(left, inner)):
@@ -172,6 +191,19 @@ def product_of(
     ordered_right = (() if variant == "left" else batch) + inner + columns
     orders = _order(left, ordered_left), _order(right, ordered_right)
     return Step(0, 1, batch, rows, inner, columns, *orders, variant)
+
+
+def _met(
+    left: tuple[str, ...], right: tuple[str, ...], needed: frozenset[str], tasks: tuple[str, ...]
+) -> Step | None:
+    """Rows times the matrices of their tasks, if one side has the rows, the other all task axes."""
+    inner = tuple(axis for axis in left if axis in right)
+    if "b" not in left or not tasks or not set(tasks) <= set(right) or not inner or needed & set(inner):
+        return None
+    rows = tuple(axis for axis in left if axis not in ("b", *inner))
+    columns = tuple(axis for axis in right if axis not in (*tasks, *inner))
+    orders = _order(left, ("b", *rows, *inner)), _order(right, tasks + inner + columns)
+    return Step(0, 1, tasks, rows, inner, columns, *orders, "grouped")
 
 
 def _split(axes: tuple[str, ...], inner: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:

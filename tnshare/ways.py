@@ -25,9 +25,12 @@ def with_input(network: Network, way: Way, batch: int, inner: int | None = None)
     return _with_input(network, way, bucket(batch), None if inner is None else bucket(inner))
 
 
-def grouped(network: Network, groups: int | None, batch: int) -> Network:
-    """The network of some of the tasks, or of all, each with so many rows of its own: sizes as they are."""
-    return _with_input(network, "each", batch, None) if groups is None else _grouped(network, groups, batch)
+def of_present(network: Network, groups: int, batch: int, inner: int | None = None) -> Network:
+    """Rows of mixed tasks, by their places among the tasks that are present: an axis in place of the tasks'.
+
+    Sizes are as they are.
+    """
+    return _of_present(network, groups, batch, inner)
 
 
 def bucket(count: int) -> int:
@@ -44,13 +47,18 @@ def _with_input(network: Network, way: Way, batch: int, inner: int | None) -> Ne
         return network.feed("x", ("b", "i"), (*tasks, "b", "o"), b=batch)
     if way == "each":
         return network.feed("x", (*tasks, "b", "i"), (*tasks, "b", "o"), b=batch)
+    return _mixed(network, batch, inner)
+
+
+@lru_cache(maxsize=4096)
+def _of_present(network: Network, groups: int, batch: int, inner: int | None) -> Network:
+    some = network.rename(network.tasks, GROUP, groups)
+    return _mixed(Network(some.nodes, some.output, (GROUP,)), batch, inner)
+
+
+def _mixed(network: Network, batch: int, inner: int | None) -> Network:
+    tasks = network.tasks
     rows = {"b": batch} if inner is None else {"b": batch, "m": inner}
     x = Node("x", (*rows, "i"), (*rows.values(), network.sizes["i"]), learnt=False)
     ids = Node(IDS, (*tasks, "b"), (*network.task_shape, batch), learnt=False)
     return Network((*network.nodes, x, ids), (*rows, "o"), tasks)
-
-
-@lru_cache(maxsize=4096)
-def _grouped(network: Network, groups: int, batch: int) -> Network:
-    some = network.rename(network.tasks, GROUP, groups)
-    return some.feed("x", (GROUP, "b", "i"), (GROUP, "b", "o"), b=batch)

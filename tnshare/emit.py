@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from .plan import Plan
 
 CALLS = ("matmul", "multiply", "reshape", "take", "transpose")
+_DIRECT = {2: "mm", 3: "bmm"}  # of two matrices, of two stacks of them: a framework may offer either
 _PLACES = ("rows", "back")  # of rows that are grouped by task: see `tnshare.group.Groups`
+_RESERVED = ("contract", "prepare", "_", *CALLS, *_DIRECT.values(), *_PLACES)
 
 
 @lru_cache(maxsize=4096)
@@ -22,7 +24,8 @@ def program(
     plan: Plan, ops: Ops[Any], fixed: tuple[str, ...] = (), rows: tuple[str, ...] = ()
 ) -> Callable[..., Any]:
     """The plan as a function of its operands; those called ``rows`` are vectors, each given as a matrix."""
-    function: Callable[..., Any] = _executed(_Writer(plan, fixed, False, rows).text(), ops)["contract"]
+    text = _Writer(plan, fixed, False, rows, _offered(ops)).text()
+    function: Callable[..., Any] = _executed(text, ops)["contract"]
     return function
 
 
@@ -42,7 +45,7 @@ def kept_program(
     plan: Plan, ops: Ops[Any], fixed: tuple[str, ...], rows: tuple[str, ...] = ()
 ) -> KeptProgram:
     """The plan as two functions, one for what depends on factors alone."""
-    text = _Writer(plan, fixed, True, rows).text()
+    text = _Writer(plan, fixed, True, rows, _offered(ops)).text()
     scope = _executed(text, ops)
     return KeptProgram(scope["prepare"], scope["contract"], text.partition("\n\n\n")[0])
 
@@ -63,8 +66,12 @@ def varies(node_axes: Sequence[str]) -> bool:
     return any(axis in FREE for axis in node_axes)
 
 
+def _offered(ops: Ops[Any]) -> tuple[str, ...]:
+    return tuple(name for name in _DIRECT.values() if hasattr(ops, name))
+
+
 def _executed(text: str, ops: Ops[Any]) -> dict[str, Any]:
-    scope = {name: getattr(ops, name) for name in CALLS}
+    scope = {name: getattr(ops, name) for name in (*CALLS, *_offered(ops))}
     exec(compile(text, "<tnshare plan>", "exec"), scope)  # every name in it is made or checked here
     return scope
 
@@ -72,8 +79,15 @@ def _executed(text: str, ops: Ops[Any]) -> dict[str, Any]:
 class _Writer:
     """Writes one function, or two; knows the variable of every operand, intermediate and size."""
 
-    def __init__(self, plan: Plan, fixed: tuple[str, ...], kept: bool, rows: tuple[str, ...] = ()) -> None:
-        self.plan, self.kept = plan, kept
+    def __init__(
+        self,
+        plan: Plan,
+        fixed: tuple[str, ...],
+        kept: bool,
+        rows: tuple[str, ...] = (),
+        offered: tuple[str, ...] = (),
+    ) -> None:
+        self.plan, self.kept, self.offered = plan, kept, offered
         self.rows = [n for n, node in enumerate(plan.network.nodes) if node.name in rows]
         self.variables: list[str] = []
         self.sizes = {axis: str(size) for axis, size in plan.network.sizes.items() if axis in fixed}
@@ -136,7 +150,13 @@ class _Writer:
         if step.variant == "grouped":
             return self._grouped_product(step, left, right)
         # Without an axis to sum over, a batch of outer products is entries times entries: far faster.
-        return f"{'matmul' if step.inner else 'multiply'}({left}, {right})"
+        return f"{self._multiply(step) if step.inner else 'multiply'}({left}, {right})"
+
+    def _multiply(self, step: Step) -> str:
+        """The operation that multiplies matrices, or stacks of them."""
+        left, right = map(len, step.groups)
+        direct = _DIRECT.get(right, "") if left == right or step.variant == "grouped" else ""
+        return direct if direct in self.offered else "matmul"
 
     def _grouped_product(self, step: Step, left: str, right: str) -> str:
         """The rows of each task together, times the matrices of the tasks, and back to where they came from."""
@@ -145,7 +165,7 @@ class _Writer:
             for axes in (step.batch, step.inner, (*step.rows, *step.columns))
         )
         together = f"reshape(take({left}, (rows,)), ({groups}, -1, {inner}))"
-        return f"take(reshape(matmul({together}, {right}), (-1, {columns})), (back,))"
+        return f"take(reshape({self._multiply(step)}({together}, {right}), (-1, {columns})), (back,))"
 
     def _ready(self, operand: int, text: str) -> str:
         """An operand of a step; what depends on factors alone is computed before, and kept."""
@@ -205,8 +225,8 @@ class _Writer:
     def _free(self, name: str) -> str:
         """A name like this one that is a name in Python, and not taken."""
         plain = name if name.isidentifier() and not keyword.iskeyword(name) else "n"
-        taken = {*self.variables, *self.read.values(), *getattr(self, "prepared", ()), *CALLS}
-        while plain in taken or plain in ("contract", "prepare", "_", *_PLACES):
+        taken = {*self.variables, *self.read.values(), *getattr(self, "prepared", ()), *_RESERVED}
+        while plain in taken:
             plain += "_"
         return plain
 

@@ -42,8 +42,7 @@ class Kept:
 
     def __call__(self, key: Any, factors: Sequence[Any], prepare: Callable[[], Any]) -> Any:
         """What is kept under the key, or else what ``prepare`` makes, which is kept then."""
-        mark = self.mark
-        marks = tuple([(id(factor), mark(factor)) for factor in factors])
+        marks = self._marks(factors)
         entry = self._entries.get(key)
         if entry is not None and entry.marks == marks:
             return entry.value
@@ -52,6 +51,10 @@ class Kept:
             aliases = tuple(self.alias(factor) for factor in factors)
             self._keep(key, _Entry(marks, aliases, value, _numbers(value)))
         return value
+
+    def _marks(self, factors: Sequence[Any]) -> tuple[tuple[int, Any], ...]:
+        mark = self.mark
+        return tuple([(id(factor), mark(factor)) for factor in factors])
 
     def _made(self, prepare: Callable[[], Any]) -> Any:
         return prepare()

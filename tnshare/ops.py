@@ -37,6 +37,8 @@ class Ops(Protocol[Array]):
     - ``concrete(a) -> bool``: whether an array has values now and shapes may follow them (not while tracing);
     - ``guards(ids) -> bool``: whether ids are an array (b,) of which ``take`` itself refuses those that are
       out of range, so that nobody else has to look at them;
+    - ``mm(a, b)`` and ``bmm(a, b)``: the product of two matrices, and of two stacks of equally many, if that
+      is quicker than finding out which of them ``matmul`` was given;
     - ``row(a, i)``: row i of a matrix as a matrix (1, n), if that is quicker than taking and reshaping it;
     - ``wait(a)``: returns when an array is computed; by default its values are read;
     - ``gradients(function, arrays, weights)``: derivatives of ``sum(weights * function(*arrays))``;

@@ -14,7 +14,8 @@ from .plan import Plan
 from .step import Step, Take, count
 
 _BYTES = 4
-_GRAPH = 8  # calls that the graph of a step for the backward pass costs, beyond its operations
+_GRAPH = 5  # calls that the graph of a step for the backward pass costs, beyond its operations
+_VIEWS = 4  # times as long as a view takes its gradient too
 _OTHER: dict[str, Literal[False, "left", "right"]] = {
     "": False,
     "inside": False,
@@ -22,6 +23,7 @@ _OTHER: dict[str, Literal[False, "left", "right"]] = {
     "right": "left",
     "grouped": False,
 }
+_LONELY = ("left", "right")
 _SORTING = 3e-5, 1e-7  # seconds for grouping ids on the host: of a call, and of a row
 
 
@@ -79,7 +81,7 @@ class Prices:
         rows, whole = self.count(step.result), self.count(axes)
         seconds = self.profile.call + self.profile.stream(rows)
         if self.training:
-            seconds += 2 * self.profile.call + 2 * self.profile.stream(rows) + self.profile.stream(whole)
+            seconds += self.profile.call + 2 * self.profile.stream(rows) + self.profile.stream(whole)
         return seconds
 
     def product(self, step: Step, left: tuple[str, ...], right: tuple[str, ...]) -> float:
@@ -87,6 +89,7 @@ class Prices:
         if self.kept(step.result):
             return 0.0 if self.count(step.result) <= self.keep else math.inf
         profile, training = self.profile, self.training
+        view = profile.view * (_VIEWS if training else 1)
         seconds = self._grouping(step) if step.variant == "grouped" else 0.0
         seconds += self._multiplying(step)
         for copied, axes, moved in zip(step.copies, (left, right), views(step), strict=True):
@@ -94,8 +97,9 @@ class Prices:
                 return math.inf  # where it is folded too, the copy is kept
             # What is kept is a view where a transpose is all it takes: a product then copies it every time.
             seconds += profile.copy(self.count(axes)) * (1 + training) if copied else 0.0
-            seconds += 0.0 if self.kept(axes) else moved * profile.view * (1 + training)
-        return seconds
+            seconds += 0.0 if self.kept(axes) else moved * view
+        unfolded = any(len(group) != 1 for group in step.result_groups)
+        return seconds + view * (unfolded + (step.variant in _LONELY))  # the other operand is repeated
 
     def _multiplying(self, step: Step) -> float:
         """A product and, when training, the two of the backward pass, their operands as they should be."""
@@ -109,7 +113,7 @@ class Prices:
         if training:
             seconds += _GRAPH * profile.call
         if training and not step.inner:  # the gradient times the other operand, summed, for each of the two
-            seconds += 4 * profile.stream(b * r * c)
+            seconds += 4 * profile.stream(b * r * c) - 3 * profile.call
         elif training:
             seconds += self._product(b, r, c, k, spread == "right" and spread, (False, not right_turned))
             seconds += self._product(b, k, r, c, spread == "left" and spread, (not left_turned, False))

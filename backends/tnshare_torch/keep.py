@@ -26,7 +26,21 @@ class KeptTensors(Kept):
         kind = factors[0].device.type
         if torch.is_autocast_enabled(kind):  # what it makes of a tensor is something else to keep
             key = key, torch.get_autocast_dtype(kind)
+        entry = self._entries.get(key)
+        if entry is not None and entry.marks == self._marks(factors):
+            return entry.value
         return super().__call__(key, factors, prepare)
+
+    def _marks(self, factors: Sequence[torch.Tensor]) -> tuple[tuple[int, Any], ...]:
+        try:  # `mark` of each, without a call for it
+            return tuple(
+                [
+                    (id(t), (t._version, t.data_ptr(), None if t.is_contiguous() else t.stride(), t.dtype))
+                    for t in factors
+                ]
+            )
+        except RuntimeError:
+            return super()._marks(factors)
 
     def _made(self, prepare: Callable[[], Any]) -> Any:
         return _detached(prepare())

@@ -19,8 +19,11 @@ from .convolve import convolve
 class TorchOps:
     """What `tnshare.ops.Ops` asks for."""
 
+    mm = staticmethod(torch.mm)
+    bmm = staticmethod(torch.bmm)
     reshape = staticmethod(torch.reshape)
     multiply = staticmethod(torch.mul)
+    transpose = staticmethod(torch.permute)
     in_chunks = staticmethod(in_chunks)
     convolve = staticmethod(convolve)
 
@@ -33,10 +36,6 @@ class TorchOps:
         if left == 2:
             return torch.bmm(a.expand(b.shape[0], -1, -1), b)
         return torch.bmm(a, b.expand(a.shape[0], -1, -1))
-
-    @staticmethod
-    def transpose(a: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
-        return torch.permute(a, order)  # type: ignore[arg-type]
 
     @staticmethod
     def add(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

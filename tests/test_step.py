@@ -8,17 +8,18 @@ import math
 import numpy as np
 import pytest
 from drawn import arrays_of
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import tnshare as tn
 from tnshare.emit import kept_program, program, source, varies
+from tnshare.group import group, padded
 from tnshare.ops import numpy_ops
 from tnshare.plan import Plan
-from tnshare.step import FREE, IDS, Take, make_step, make_take, product_of
+from tnshare.step import FREE, IDS, Step, Take, make_step, make_take, product_of
 from tnshare.testing import linear_cases, network_cases
 from tnshare.testing.oracles import einsum
-from tnshare.ways import WAYS, grouped, with_input
+from tnshare.ways import WAYS, of_present, with_input
 
 SPECS = {"laf": tn.LAF(4), "tucker": tn.Tucker((16, 16, 5)), "tt": tn.TT((16, 5))}
 PRIMES = dict(zip("abcdefgh", (2, 3, 5, 7, 11, 13, 17, 19), strict=True))
@@ -116,6 +117,34 @@ def test_an_outer_product_may_put_the_axes_of_one_inside_the_other():
     assert make_step((0, ("b", "r", "k")), (1, ("k", "i", "o")), frozenset("brio"), "inside").variant == ""
 
 
+def test_rows_meet_the_matrices_of_their_tasks():
+    step = make_step((0, ("b", "m", "i")), (1, ("t", "o", "i")), frozenset("bmot"), "grouped", ("t",))
+    assert (step.variant, step.result, step.batch) == ("grouped", ("b", "m", "o"), ("t",))
+    assert step.groups == ((("b",), ("m", "i")), (("t",), ("i",), ("o",)))
+    assert (step.copies, step.turned) == ((False, False), (False, True))
+    sizes = {"b": 100, "m": 2, "i": 3, "o": 5, "t": 4}
+    assert step.flops(sizes) == 2 * padded(100, 4) * 2 * 3 * 5
+    assert 100 < padded(100, 4) < 200
+    two = make_step((0, ("b", "i")), (1, ("u", "s", "i")), frozenset("bus"), "grouped", ("s", "u"))
+    assert (two.batch, two.right_order) == (("s", "u"), (1, 0, 2))  # as groups of rows are counted
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "needed", "tasks"),
+    [
+        ("bi", "tio", "bto", ""),  # no tasks
+        ("bi", "sio", "bsuo", "su"),  # not all of them
+        ("bi", "to", "bito", "t"),  # nothing to sum over
+        ("bi", "tio", "bito", "t"),  # an axis of both that is needed later
+        ("ti", "bio", "bto", "t"),  # the rows must be on the left
+    ],
+)
+def test_where_rows_cannot_meet_their_tasks_the_step_is_an_ordinary_one(left, right, needed, tasks):
+    step = make_step((0, tuple(left)), (1, tuple(right)), frozenset(needed), "grouped", tuple(tasks))
+    assert step.variant == ""
+    assert step == make_step((0, tuple(left)), (1, tuple(right)), frozenset(needed))
+
+
 # Any moves are right
 
 
@@ -139,8 +168,8 @@ def random_plan(network, rng):
             continue
         rest = [axes for n, axes in live.items() if n not in (a, b)]
         needed = frozenset(network.output).union(tasks, FREE if tasks else (), *rest)
-        variant = str(rng.choice(VARIANTS))
-        step = make_step((a, live[a]), (b, live[b]), needed, variant)
+        variant = str(rng.choice((*VARIANTS, "grouped")))
+        step = make_step((a, live[a]), (b, live[b]), needed, variant, network.tasks if tasks else ())
         clash = tasks and "b" in step.result and tasks & set(step.result)
         if not clash and leads(step.result):
             moves.append((a, b, step.variant))
@@ -155,18 +184,33 @@ WAY_NETWORKS = st.builds(
     st.none() | st.integers(1, 3),
 )
 GROUPED = st.builds(
-    lambda case, groups, rows: grouped(case.layer.network, groups, rows),
+    lambda case, groups, rows, inner: of_present(case.layer.network, groups, rows, inner),
     linear_cases(),
     st.integers(1, 3),
-    st.integers(1, 3),
+    st.integers(1, 5),
+    st.none() | st.integers(1, 3),
 )
 NETWORKS = st.builds(lambda case: case.network, network_cases()) | WAY_NETWORKS | GROUPED
+
+
+def groups_rows(plan):
+    return any(isinstance(step, Step) and step.variant == "grouped" for step in plan.steps)
+
+
+def inputs_of(plan, seed=0):
+    """Operands of a plan, with the places of rows if it groups them, and the same as arrays by name."""
+    operands, named = arrays_of(plan.network, seed)
+    if not groups_rows(plan):
+        return operands, named
+    ids = next(o for o, node in zip(operands, plan.network.nodes, strict=True) if node.name == IDS)
+    found = group(ids, plan.network.task_shape, everyone=True)
+    return [*operands, found.rows, found.back], named
 
 
 @given(NETWORKS, st.integers(0, 2**32))
 def test_any_moves_give_what_einsum_gives(network, seed):
     plan = random_plan(network, np.random.default_rng(seed))
-    given_, named = arrays_of(network, seed)
+    given_, named = inputs_of(plan, seed)
     expected = einsum(network, named)
     np.testing.assert_allclose(plan.run(numpy_ops, given_), expected, atol=1e-8)
     again = Plan.of(network, plan.moves, "again")
@@ -179,7 +223,7 @@ def test_any_moves_give_what_einsum_gives(network, seed):
 @given(NETWORKS, st.integers(0, 2**32))
 def test_the_source_with_and_without_what_is_kept_gives_the_same(network, seed):
     plan = random_plan(network, np.random.default_rng(seed))
-    given_, named = arrays_of(network, seed)
+    given_, named = inputs_of(plan, seed)
     expected = einsum(network, named)
     fixed = tuple(axis for axis in network.sizes if axis not in (*FREE, "g"))
     for text in (plan.source(), plan.source(fixed)):
@@ -191,8 +235,8 @@ def test_the_source_with_and_without_what_is_kept_gives_the_same(network, seed):
         fixed, scope = tuple(axis for axis in network.sizes if axis not in FREE), dict(PASTED)
         exec(source(plan, fixed, kept=True), scope)
         constant = [not varies(node.axes) for node in network.nodes]
-        prepared = scope["prepare"](*(g for g, c in zip(given_, constant, strict=True) if c))
-        rest = [g for g, c in zip(given_, constant, strict=True) if not c]
+        prepared = scope["prepare"](*(g for g, c in zip(given_, constant, strict=False) if c))
+        rest = [g for g, c in zip(given_, constant, strict=False) if not c] + given_[len(constant) :]
         assert isinstance(prepared, tuple)
         np.testing.assert_allclose(scope["contract"](*prepared, *rest), expected, atol=1e-8)
         made = kept_program(plan, numpy_ops, fixed)
@@ -213,6 +257,10 @@ def test_a_program_holds_for_every_batch(network, seed, rows, inner):
             named[IDS] = np.zeros((*node.shape[:-1], rows))
             named[IDS][(*given_[n], np.arange(rows))] = 1
     fixed = tuple(axis for axis in network.sizes if axis not in FREE)
+    if groups_rows(plan):
+        assume(rows)
+        found = group(given_[-1], network.task_shape, everyone=True)
+        given_ += [found.rows, found.back]
     result = program(plan, numpy_ops, fixed)(*given_)
     np.testing.assert_allclose(result, einsum(network, named), atol=1e-8)
 

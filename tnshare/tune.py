@@ -17,7 +17,9 @@ from .runners import Inputs, Runner, runner
 KIND = "autotune"
 SHORTLIST = 10  # candidates that are timed; fewer of those that take long
 _SECONDS = 0.1  # for each candidate, at least three rounds
-_HOPELESS = 2.0  # times as slow as the fastest after the first round: not timed again
+_HOPELESS = 2.0  # times as slow as the fastest: not timed again
+_SLICE = 0.02  # seconds that other processes may take at a time, which one in the first rounds is forgiven
+_FIRST = 6
 
 
 def tuned(
@@ -38,7 +40,7 @@ def tuned(
 def shortlisted(found: Sequence[Candidate]) -> Sequence[Candidate]:
     """The candidates that are worth timing, the best prediction first, and the best that groups rows."""
     seconds = found[0].seconds
-    most = SHORTLIST if seconds < 0.02 else SHORTLIST // 2 if seconds < 0.2 else 3
+    most = SHORTLIST if seconds < 0.2 else SHORTLIST // 2
     other = next((c for c in found if c.grouped and c.seconds < _HOPELESS * seconds), None)
     return [*found[:most], *([other] if other is not None and other not in found[:most] else [])]
 
@@ -105,7 +107,10 @@ def timed(programs: Mapping[str, Callable[[], object]]) -> dict[str, float]:
         rounds += 1
         shortest = min(min(values) for values in times.values())
         if rounds > 1:
-            programs = {n: p for n, p in programs.items() if min(times[n]) < _HOPELESS * shortest}
+        shortest = min(min(values) for values in times.values())
+        if rounds > 1:
+            limit = _HOPELESS * shortest + (_SLICE if rounds < _FIRST else 0.0)
+            programs = {n: p for n, p in programs.items() if min(times[n]) < limit}
     # On a busy machine the shortest time says the most; the first run was a warm-up.
     return {name: min(values[1:]) for name, values in times.items() if len(values) > 1}
 

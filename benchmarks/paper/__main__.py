@@ -1,0 +1,50 @@
+"""The paper's experiments: train, go on where it stopped, tabulate, plot."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import platformdirs
+import torch
+
+from benchmarks.records import ROOT
+
+from . import commands
+from .data import folder
+from .memory import keep_freed_memory
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one experiment, or write the report on all of them."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.paper", description=__doc__)
+    parser.add_argument("experiment", choices=commands.COMMANDS, help="what to run")
+    parser.add_argument(
+        "--full", action="store_true", help="the paper's protocol; without it a quick version"
+    )
+    parser.add_argument("--data", help="folder of the data (TNSHARE_DATA, or the user's cache)")
+    parser.add_argument("--fractions", type=float, nargs="+", help="of the images for training, as 0.01")
+    parser.add_argument("--seeds", type=int, nargs="+", help="which draws")
+    parser.add_argument("--methods", nargs="+", default=[], help="by their names in the report")
+    parser.add_argument("--threads", type=int, default=1, help="of torch (1)")
+    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results" / "paper")
+    parser.add_argument("--work", type=Path, default=Path(platformdirs.user_cache_dir("tnshare")) / "paper")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(options.threads)
+    keep_freed_memory()
+    commands.COMMANDS[options.experiment](
+        commands.Options(
+            full=options.full,
+            data=folder(options.data),
+            results=options.results,
+            work=options.work,
+            fractions=options.fractions,
+            seeds=options.seeds,
+            methods=options.methods,
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

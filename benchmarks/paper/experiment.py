@@ -1,0 +1,178 @@
+"""Run methods on draws of an experiment, one after the other, going on where it stopped."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import tnshare_torch as tnt
+import torch
+import tqdm
+from tnshare_torch.shared import Shared
+from torch import nn
+
+from benchmarks.records import commit, machine
+
+from .methods import STL, Method
+from .store import Runs, digest, write_whole
+from .tasks import Tasks
+from .training import Recipe, fit
+
+Progress = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Everything that a result depends on besides method, fraction and seed.
+
+    All methods are trained in the two stages; those that start from trained networks share the first, in
+    which networks learn their tasks one by one. ``soft`` are keywords of `share`.
+    """
+
+    first: Recipe
+    second: Recipe
+    soft: Mapping[str, Any]
+    data: str = ""
+
+    def settings(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return asdict(self)
+
+    @property
+    def digest(self) -> str:
+        """A short name of these settings."""
+        return digest(self.settings())
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """Images of one fraction and seed, and untrained networks for them.
+
+    ``networks(start, width)`` gives one network for each task: copies of one ("same") or not ("apart").
+    """
+
+    fraction: float
+    seed: int
+    train: Tasks
+    test: Tasks
+    networks: Callable[[str, float], list[nn.Module]]
+
+
+class Experiment:
+    """Finished runs of one experiment, kept in ``work`` and collected in ``results``."""
+
+    def __init__(self, name: str, protocol: Protocol, work: Path, results: Path) -> None:
+        self.name, self.protocol = name, protocol
+        self.work = work / name
+        self.results = results / f"{name}.json"
+        self.runs = Runs(self.work / "runs.jsonl")
+
+    def go(self, jobs: Sequence[tuple[Method, float, int]], draw: Callable[[float, int], Draw]) -> None:
+        """Run what is not finished yet; ``draw`` is called once for all methods on the same images."""
+        left = [job for job in jobs if not self.finished(*job)]
+        epochs = self.protocol.first.epochs + self.protocol.second.epochs
+        total = sum(_work(method, fraction) * epochs for method, fraction, _ in left)
+        with tqdm.tqdm(total=total, unit="ep", unit_scale=True, desc=self.name) as bar:
+            for (fraction, seed), methods in _by_draw(left):
+                given = draw(fraction, seed)
+                for method in methods:
+                    bar.set_postfix_str(f"{method.name}, {100 * fraction:g} %, seed {seed}")
+                    share = _work(method, fraction)
+                    row = self.run(method, given, lambda share=share: bar.update(share))  # type: ignore[misc]
+                    self.runs.add(row)
+                    self.collect()
+
+    def finished(self, method: Method, fraction: float, seed: int) -> bool:
+        """Whether a run is in the store."""
+        key = {"method": method.name, "fraction": fraction, "seed": seed}
+        return self.runs.has(**key, protocol=self.protocol.digest)
+
+    def run(self, method: Method, draw: Draw, progress: Progress = lambda: None) -> dict[str, Any]:
+        """Train a method on a draw, test it once, and describe what came out."""
+        began = time.process_time()
+        shared, steps = trained(method, draw, self.protocol, self._stage_one, progress)
+        return {
+            "method": method.name,
+            "fraction": draw.fraction,
+            "seed": draw.seed,
+            "protocol": self.protocol.digest,
+            **draw.test.errors(shared, method.hard),
+            **described(shared),
+            "steps": steps,
+            "cpu_seconds": round(time.process_time() - began, 1),
+        }
+
+    def collect(self) -> None:
+        """All finished runs of this protocol as one file of results."""
+        rows = [row for row in self.runs.rows() if row["protocol"] == self.protocol.digest]
+        rows.sort(key=lambda row: (row["fraction"], row["method"], row["seed"]))
+        found = {**commit(), "machine": machine(), "protocol": self.protocol.settings(), "runs": rows}
+        write_whole(self.results, json.dumps(found, indent=1) + "\n")
+
+    def _stage_one(self, draw: Draw, progress: Progress) -> list[nn.Module]:
+        """The single-task networks after the first stage, which four methods start from: trained once."""
+        recipe = self.protocol.first
+        path = self.work / f"trained-{digest(asdict(recipe))}-{draw.fraction:g}-{draw.seed}.pt"
+        nets = draw.networks("same", 1.0)
+        if path.exists():
+            for net, state in zip(nets, torch.load(path), strict=True):
+                net.load_state_dict(state)
+            return nets
+        shared = tnt.share(nets, layers={"*": "single"})
+        fit(shared, 0, draw.train, recipe, draw.seed, progress)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(".part")
+        torch.save([net.state_dict() for net in shared.unshare()], part)
+        part.replace(path)
+        return shared.unshare()
+
+
+def trained(
+    method: Method,
+    draw: Draw,
+    protocol: Protocol,
+    stage_one: Callable[[Draw, Progress], list[nn.Module]],
+    progress: Progress = lambda: None,
+) -> tuple[Shared, int]:
+    """A method after both stages, and the steps it took; batches are the same for all methods."""
+    first, second, seed = protocol.first, protocol.second, draw.seed
+    if method.start == "trained":
+        nets = stage_one(draw, progress)
+        generator = torch.Generator()
+        steps = first.epochs * len(list(draw.train.batches(first.batch, generator)))
+        shared = tnt.share(nets, **method.share)
+    else:
+        shared = tnt.share(draw.networks(method.start, method.width), **method.share)
+        steps = fit(shared, method.hard, draw.train, first, seed, progress)
+    if method.name == STL:  # factors have a rate of their own; single networks go on as they began
+        second = Recipe(second.epochs, second.batch, first.rate, decay=first.decay)
+    steps += fit(shared, method.hard, draw.train, second, seed + 1000, progress)
+    return shared, steps
+
+
+def described(shared: Shared) -> dict[str, Any]:
+    """How many parameters there are, and how much is shared in each layer: rho, and the mean cosine."""
+    cosines = {}
+    for layer, gram in shared.similarity().items():
+        tasks = len(gram)
+        cosines[layer] = float((gram.sum() - gram.trace()) / (tasks * (tasks - 1)))
+    found: dict[str, Any] = {"parameters": sum(p.numel() for p in shared.parameters())}
+    return {**found, "sharing": shared.sharing(), "similarity": cosines} if cosines else found
+
+
+def _by_draw(
+    jobs: Sequence[tuple[Method, float, int]],
+) -> Iterator[tuple[tuple[float, int], list[Method]]]:
+    found: dict[tuple[float, int], list[Method]] = {}
+    for method, fraction, seed in jobs:
+        found.setdefault((fraction, seed), []).append(method)
+    yield from found.items()
+
+
+def _work(method: Method, fraction: float) -> float:
+    """How long an epoch takes, roughly, in units of one of single-task networks on all images."""
+    return fraction * method.width**2 * (1.0, 0.9, 0.3, 0.1, 0.05)[method.hard]

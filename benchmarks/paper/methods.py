@@ -1,0 +1,67 @@
+"""The deep methods that are compared: each is where its networks start, and how `share` is called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import tnshare as tn
+
+Start = Literal["trained", "same", "apart"]
+STL, LARGE = "STL", "UD-MTL-Large"
+FACTORISATIONS = {"LAF": "laf", "Tucker": "tucker", "TT": "tt"}
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way of sharing.
+
+    ``start`` is "trained" (the single-task networks after the first stage), "same" (untrained copies of one
+    network) or "apart" (untrained networks, each drawn on its own). ``hard`` counts the first layers that
+    are one for all tasks, ``width`` multiplies the hidden layers.
+    """
+
+    name: str
+    start: Start
+    share: Mapping[str, Any] = field(default_factory=dict)
+    hard: int = 0
+    width: float = 1.0
+
+
+def deep_methods(
+    layers: Sequence[str],
+    hard: Sequence[int],
+    large: tuple[int, float] | None,
+    soft: Mapping[str, Any],
+    kept: int,
+) -> dict[str, Method]:
+    """All of them, by name.
+
+    ``layers`` names the layers of the network, ``hard`` says how many of the first are tried as hard ones,
+    ``large`` how many of how wide a network, ``soft`` are keywords of `share` for networks that are trained,
+    and ``kept`` is how many parameters factors have that start from random values.
+    """
+    found = [Method(STL, "trained", {"layers": {"*": "single"}})]
+    found += [ud_mtl(layers, n) for n in hard]
+    found += [ud_mtl(layers, large[0], large[1], LARGE)] if large else []
+    found += [Method(f"DMTRL-{name}", "trained", {"method": m, **soft}) for name, m in FACTORISATIONS.items()]
+    found += [
+        Method(f"DMTRL-{name} random", "apart", {"method": m, "max_parameters": kept})
+        for name, m in FACTORISATIONS.items()
+    ]
+    return {method.name: method for method in found}
+
+
+def ud_mtl(layers: Sequence[str], hard: int, width: float = 1.0, name: str = "") -> Method:
+    """User-defined sharing: one weight and bias for all tasks in the first layers, own ones in the others."""
+    shared = dict.fromkeys(layers[:hard], "hard")
+    return Method(name or f"UD-MTL-{hard}", "same", {"layers": {**shared, "*": "single"}}, hard, width)
+
+
+def chosen(methods: Mapping[str, Method], names: Sequence[str]) -> list[Method]:
+    """The methods of these names; all if none is given."""
+    unknown = [name for name in names if name not in methods]
+    if unknown:
+        raise tn.TnshareError(f"no method is called {unknown[0]!r}: expected any of {', '.join(methods)}")
+    return [methods[name] for name in names] if names else list(methods.values())

@@ -1,0 +1,132 @@
+"""What the tasks of an experiment are: their images, their loss, and how errors are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from tnshare_torch.shared import Shared
+from torch import Tensor
+from torch.nn import functional
+
+_AT_ONCE = 100  # images; more of them do not fit into a processor's cache
+
+
+class Tasks(Protocol):
+    """Tasks that a shared network is trained and tested on.
+
+    ``hard`` is the number of first layers that all tasks have in common: they run once, on all images.
+    """
+
+    def batches(self, size: int, generator: torch.Generator) -> Iterator[Any]:
+        """One epoch."""
+
+    def loss(self, shared: Shared, hard: int, batch: Any) -> Tensor:
+        """The sum over tasks of the mean loss of each."""
+
+    def errors(self, shared: Shared, hard: int) -> dict[str, Any]:
+        """Errors in per cent."""
+
+
+@dataclass(frozen=True, eq=False)
+class OneAgainstRest:
+    """Every class is a task, on the same images: is it this one, +1, or another, -1? Hinge loss."""
+
+    images: Tensor  # (n, channels, height, width)
+    labels: Tensor  # (n,)
+    classes: int
+
+    def batches(self, size: int, generator: torch.Generator) -> Iterator[Tensor]:
+        return iter(torch.split(torch.randperm(len(self.labels), generator=generator), size))
+
+    def loss(self, shared: Shared, hard: int, batch: Tensor) -> Tensor:
+        """Images beyond the margin have neither loss nor gradient, so they are left out of the backward pass.
+
+        To find them takes a forward pass without gradients. Soon they are nearly all, and a step then takes
+        less than half of its time, with the same gradients.
+        """
+        images, signs = self.images[batch], self.signs(self.labels[batch])
+        with torch.no_grad():
+            short = self.scores(shared, hard, images) * signs < 1
+        if hard:
+            rows = short.any(0)
+            scores = self.scores(shared, hard, images[rows])
+            return functional.relu(1 - scores * signs[:, rows]).sum() / len(batch)
+        each = zip(shared([images[rows] for rows in short]), signs, short, strict=True)
+        losses = [functional.relu(1 - s[:, 0] * sign[rows]).sum() for s, sign, rows in each]
+        return torch.stack(losses).sum() / len(batch)
+
+    def signs(self, labels: Tensor) -> Tensor:
+        """Classes x n: +1 where an image is of the class, else -1."""
+        return torch.where(torch.arange(self.classes)[:, None] == labels, 1.0, -1.0)
+
+    def scores(self, shared: Shared, hard: int, images: Tensor) -> Tensor:
+        """Classes x n: what every task says of every image."""
+        common = shared(images, 0, last=hard) if hard else images
+        found: Tensor = shared.fan_out(common, first=hard)[..., 0]
+        return found
+
+    @torch.no_grad()
+    def errors(self, shared: Shared, hard: int) -> dict[str, Any]:
+        scores = torch.cat(
+            [self.scores(shared, hard, part) for part in torch.split(self.images, _AT_ONCE)], 1
+        )
+        wrong = (scores > 0) != (self.signs(self.labels) > 0)
+        return {
+            "binary_error": per_cent(wrong),
+            "multiclass_error": per_cent(scores.argmax(0) != self.labels),
+            "task_errors": [per_cent(row) for row in wrong],
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class OwnClasses:
+    """Every task has images and classes of its own; cross entropy. Images may be bytes, to save memory.
+
+    No image is seen by two tasks, so layers in common have nothing to run once: ``hard`` changes nothing.
+    """
+
+    images: Sequence[Tensor]  # of each task (n, channels, height, width)
+    labels: Sequence[Tensor]
+
+    def batches(self, size: int, generator: torch.Generator) -> Iterator[list[Tensor]]:
+        """Rows of each task: as many batches as make them ``size`` on average, all tasks in each of them."""
+        count = max(1, round(sum(map(len, self.labels)) / len(self.labels) / size))
+        orders = [torch.randperm(len(labels), generator=generator) for labels in self.labels]
+        parts = [order.tensor_split(count) for order in orders]
+        return (list(rows) for rows in zip(*parts, strict=True))
+
+    def loss(self, shared: Shared, hard: int, batch: list[Tensor]) -> Tensor:
+        images = [given[rows] for given, rows in zip(self.images, batch, strict=True)]
+        scores = self.scores(shared, images)
+        each = zip(scores, self.labels, batch, strict=True)
+        losses = [functional.cross_entropy(s, labels[rows]) for s, labels, rows in each if len(rows)]
+        return torch.stack(losses).sum()
+
+    def scores(self, shared: Shared, images: Sequence[Tensor]) -> list[Tensor]:
+        """What each task says of its own images: (n, classes)."""
+        found: list[Tensor] = shared([prepared(each) for each in images])
+        return found
+
+    @torch.no_grad()
+    def errors(self, shared: Shared, hard: int) -> dict[str, Any]:
+        found = []
+        for task, (images, labels) in enumerate(zip(self.images, self.labels, strict=True)):
+            parts = [shared(prepared(part), task) for part in torch.split(images, _AT_ONCE)]
+            found.append(per_cent(torch.cat(parts).argmax(1) != labels))
+        return {"multiclass_error": sum(found) / len(found), "task_errors": found}
+
+
+def prepared(images: Tensor) -> Tensor:
+    """Numbers that a network takes, with the strides of channels last, also of one channel.
+
+    Then the convolutions' results have them too, and pooling takes a tenth of its time on a CPU.
+    """
+    return torch.empty(images.shape, memory_format=torch.channels_last).copy_(images)
+
+
+def per_cent(wrong: Tensor) -> float:
+    """How many, in per cent."""
+    return 100 * float(wrong.float().mean())

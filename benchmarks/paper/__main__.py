@@ -20,9 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run one experiment, or write the report on all of them."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.paper", description=__doc__)
     parser.add_argument("experiment", choices=commands.COMMANDS, help="what to run")
-    parser.add_argument(
-        "--full", action="store_true", help="the paper's protocol; without it a quick version"
-    )
+    parser.add_argument("--full", action="store_true", help="the paper's protocol; else a quick version")
     parser.add_argument("--data", help="folder of the data (TNSHARE_DATA, or the user's cache)")
     parser.add_argument("--fractions", type=float, nargs="+", help="of the images for training, as 0.01")
     parser.add_argument("--seeds", type=int, nargs="+", help="which draws")

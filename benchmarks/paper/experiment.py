@@ -52,14 +52,17 @@ class Protocol:
 class Draw:
     """Images of one fraction and seed, and untrained networks for them.
 
-    ``networks(start, width)`` gives one network for each task: copies of one ("same") or not ("apart").
+    ``networks(alike, width)`` gives one network for each task, the first ``alike`` layers the same in all,
+    the others drawn anew. Heads that start alike would keep a body that tasks have in common from learning:
+    one task's gradient is undone by the others'.
     """
 
     fraction: float
     seed: int
     train: Tasks
     test: Tasks
-    networks: Callable[[str, float], list[nn.Module]]
+    networks: Callable[[int, float], list[nn.Module]]
+    shareable: int  # layers that have the same shape in all networks, all but the last
 
 
 class Experiment:
@@ -117,7 +120,7 @@ class Experiment:
         """The single-task networks after the first stage, which four methods start from: trained once."""
         recipe = self.protocol.first
         path = self.work / f"trained-{digest(asdict(recipe))}-{draw.fraction:g}-{draw.seed}.pt"
-        nets = draw.networks("same", 1.0)
+        nets = draw.networks(draw.shareable, 1.0)
         if path.exists():
             for net, state in zip(nets, torch.load(path), strict=True):
                 net.load_state_dict(state)
@@ -140,13 +143,13 @@ def trained(
 ) -> tuple[Shared, int]:
     """A method after both stages, and the steps it took; batches are the same for all methods."""
     first, second, seed = protocol.first, protocol.second, draw.seed
-    if method.start == "trained":
+    if not method.untrained:
         nets = stage_one(draw, progress)
         generator = torch.Generator()
         steps = first.epochs * len(list(draw.train.batches(first.batch, generator)))
         shared = tnt.share(nets, **method.share)
     else:
-        shared = tnt.share(draw.networks(method.start, method.width), **method.share)
+        shared = tnt.share(draw.networks(method.hard, method.width), **method.share)
         steps = fit(shared, method.hard, draw.train, first, seed, progress)
     if method.name == STL:  # factors have a rate of their own; single networks go on as they began
         second = Recipe(second.epochs, second.batch, first.rate, decay=first.decay)

@@ -1,14 +1,13 @@
-"""The deep methods that are compared: each is where its networks start, and how `share` is called."""
+"""The deep methods that are compared: each is a call of `share`, and the networks it is given."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 import tnshare as tn
 
-Start = Literal["trained", "same", "apart"]
 STL, LARGE = "STL", "UD-MTL-Large"
 FACTORISATIONS = {"LAF": "laf", "Tucker": "tucker", "TT": "tt"}
 
@@ -17,14 +16,14 @@ FACTORISATIONS = {"LAF": "laf", "Tucker": "tucker", "TT": "tt"}
 class Method:
     """A way of sharing.
 
-    ``start`` is "trained" (the single-task networks after the first stage), "same" (untrained copies of one
-    network) or "apart" (untrained networks, each drawn on its own). ``hard`` counts the first layers that
-    are one for all tasks, ``width`` multiplies the hidden layers.
+    ``share`` are keywords of `tnshare_torch.share`. It is given the single-task networks after the first
+    stage or, if ``untrained``, new ones. ``hard`` counts the first layers that are one for all tasks; the
+    others of new networks are drawn for each task anew. ``width`` multiplies the hidden layers.
     """
 
     name: str
-    start: Start
-    share: Mapping[str, Any] = field(default_factory=dict)
+    share: Mapping[str, Any]
+    untrained: bool = False
     hard: int = 0
     width: float = 1.0
 
@@ -42,12 +41,12 @@ def deep_methods(
     ``large`` how many of how wide a network, ``soft`` are keywords of `share` for networks that are trained,
     and ``kept`` is how many parameters factors have that start from random values.
     """
-    found = [Method(STL, "trained", {"layers": {"*": "single"}})]
+    found = [Method(STL, {"layers": {"*": "single"}})]
     found += [ud_mtl(layers, n) for n in hard]
     found += [ud_mtl(layers, large[0], large[1], LARGE)] if large else []
-    found += [Method(f"DMTRL-{name}", "trained", {"method": m, **soft}) for name, m in FACTORISATIONS.items()]
+    found += [Method(f"DMTRL-{name}", {"method": m, **soft}) for name, m in FACTORISATIONS.items()]
     found += [
-        Method(f"DMTRL-{name} random", "apart", {"method": m, "max_parameters": kept})
+        Method(f"DMTRL-{name} random", {"method": m, "max_parameters": kept}, untrained=True)
         for name, m in FACTORISATIONS.items()
     ]
     return {method.name: method for method in found}
@@ -56,7 +55,7 @@ def deep_methods(
 def ud_mtl(layers: Sequence[str], hard: int, width: float = 1.0, name: str = "") -> Method:
     """User-defined sharing: one weight and bias for all tasks in the first layers, own ones in the others."""
     shared = dict.fromkeys(layers[:hard], "hard")
-    return Method(name or f"UD-MTL-{hard}", "same", {"layers": {**shared, "*": "single"}}, hard, width)
+    return Method(name or f"UD-MTL-{hard}", {"layers": {**shared, "*": "single"}}, True, hard, width)
 
 
 def chosen(methods: Mapping[str, Method], names: Sequence[str]) -> list[Method]:

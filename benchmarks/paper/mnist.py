@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tnshare_torch as tnt
 import torch
 from torch import nn
 
 from .data import Digits, mnist
 from .experiment import Draw, Experiment, Protocol
 from .methods import Method, deep_methods
-from .networks import LeNet
+from .networks import LeNet, alike_networks
 from .tasks import OneAgainstRest, prepared
 from .training import Recipe
 
@@ -45,7 +44,7 @@ def drawer(digits: Digits) -> Callable[[float, int], Draw]:
         rows = np.random.default_rng(seed).permutation(len(digits.labels))
         rows = rows[: round(fraction * len(rows))]
         train = one_against_rest(digits.images[rows], digits.labels[rows])
-        return Draw(fraction, seed, train, test, untrained(seed))
+        return Draw(fraction, seed, train, test, untrained(seed), shareable=3)
 
     return draw
 
@@ -56,17 +55,9 @@ def one_against_rest(images: Any, labels: Any) -> OneAgainstRest:
     return OneAgainstRest(prepared(pixels), torch.tensor(labels).long(), TASKS)
 
 
-def untrained(seed: int) -> Callable[[str, float], list[nn.Module]]:
+def untrained(seed: int) -> Callable[[int, float], list[nn.Module]]:
     """Networks with torch's own initial values."""
-
-    def networks(start: str, width: float) -> list[nn.Module]:
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            if start == "same":
-                return tnt.replicate(LeNet(width), TASKS)
-            return [LeNet(width) for _ in range(TASKS)]
-
-    return networks
+    return lambda alike, width: alike_networks([lambda: LeNet(width)] * TASKS, LeNet.layers[:alike], seed)
 
 
 def experiment(work: Path, results: Path, protocol: Protocol = PROTOCOL) -> Experiment:

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import torch
 from torch import nn
 from torch.nn import functional
+
+
+def alike_networks(
+    makes: Sequence[Callable[[], nn.Module]], layers: Sequence[str], seed: int
+) -> list[nn.Module]:
+    """A new network of each kind; in the ``layers`` all have the values of the first."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        nets = [make() for make in makes]
+    for layer in layers:
+        for net in nets[1:]:
+            net.get_submodule(layer).load_state_dict(nets[0].get_submodule(layer).state_dict())
+    return nets
 
 
 class LeNet(nn.Module):
@@ -99,7 +114,7 @@ class FaceNet(nn.Module):
             x = self.pool(functional.relu(convolution(x)))
             return x.flatten(1) if layer == 2 else self.norm(x)
         if layer < 5:
-            x = self.dropout(functional.relu((self.fc1, self.fc2)[layer - 3](x)))
-            return x
-        x = self.fc3(x)
-        return x
+            hidden: torch.Tensor = self.dropout(functional.relu((self.fc1, self.fc2)[layer - 3](x)))
+            return hidden
+        scores: torch.Tensor = self.fc3(x)
+        return scores

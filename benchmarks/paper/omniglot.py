@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import nn
 from .data import Alphabets, omniglot
 from .experiment import Draw, Experiment, Protocol
 from .methods import Method, deep_methods
-from .networks import CharacterNet
+from .networks import CharacterNet, alike_networks
 from .tasks import OwnClasses
 from .training import Recipe
 
@@ -51,7 +52,14 @@ def drawer(data: Alphabets, alphabets: Sequence[int]) -> Callable[[float, int], 
             train.append(drawings[:, :few].reshape(-1))
             test.append(drawings[:, few:].reshape(-1))
         sizes = [data.characters(a) for a in alphabets]
-        return Draw(fraction, seed, own_classes(data, train), own_classes(data, test), untrained(seed, sizes))
+        return Draw(
+            fraction,
+            seed,
+            own_classes(data, train),
+            own_classes(data, test),
+            untrained(seed, sizes),
+            shareable=4,
+        )
 
     return draw
 
@@ -63,20 +71,10 @@ def own_classes(data: Alphabets, rows: Sequence[Array]) -> OwnClasses:
     return OwnClasses(images, labels)
 
 
-def untrained(seed: int, sizes: Sequence[int]) -> Callable[[str, float], list[nn.Module]]:
-    """Networks with torch's own initial values; those of one start differ in their heads only."""
-
-    def networks(start: str, width: float = 1.0) -> list[nn.Module]:
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            nets = [CharacterNet(size) for size in sizes]
-        if start == "same":
-            body = {name: value for name, value in nets[0].state_dict().items() if not name.startswith("fc2")}
-            for net in nets:
-                net.load_state_dict(body, strict=False)
-        return list(nets)
-
-    return networks
+def untrained(seed: int, sizes: Sequence[int]) -> Callable[[int, float], list[nn.Module]]:
+    """Networks with torch's own initial values, with heads for so many characters."""
+    makes = [partial(CharacterNet, size) for size in sizes]
+    return lambda alike, width: alike_networks(makes, CharacterNet.layers[:alike], seed)
 
 
 def experiment(work: Path, results: Path, protocol: Protocol = PROTOCOL) -> Experiment:

@@ -125,7 +125,7 @@ def drawing(pixels):
 
 
 def archives_in(home, characters):
-    """Two archives of made drawings in the official layout, and the pixels by (alphabet, character, drawer)."""
+    """Two archives of made drawings in the official layout; pixels by (alphabet, character, drawer)."""
     rng, made, number = np.random.default_rng(0), {}, 1
     home.mkdir(parents=True, exist_ok=True)
     for archive, alphabets in characters.items():

@@ -17,7 +17,7 @@ from torch import nn
 
 from benchmarks.records import commit, machine
 
-from .methods import STL, Method
+from .methods import Method
 from .store import Runs, digest, write_whole
 from .tasks import Tasks
 from .training import Recipe, fit
@@ -27,25 +27,26 @@ Progress = Callable[[], object]
 
 @dataclass(frozen=True)
 class Protocol:
-    """Everything that a result depends on besides method, fraction and seed.
+    """How all methods are trained: in two stages.
 
-    All methods are trained in the two stages; those that start from trained networks share the first, in
-    which networks learn their tasks one by one. ``soft`` are keywords of `share`.
+    Those that start from trained networks share the first, in which networks learn their tasks one by one.
     """
 
     first: Recipe
     second: Recipe
-    soft: Mapping[str, Any]
-    data: str = ""
 
-    def settings(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return asdict(self)
+    def digest(self, method: Method) -> str:
+        """A short name of all that the result of a method depends on besides the images and the seed."""
+        return digest(self.settings(method))
 
-    @property
-    def digest(self) -> str:
-        """A short name of these settings."""
-        return digest(self.settings())
+    def settings(self, method: Method) -> dict[str, Any]:
+        """Both stages and the method, as JSON has them."""
+        first = method.recipe(self.first) if method.untrained else self.first
+        return {
+            "first": asdict(first),
+            "second": asdict(method.recipe(self.second)),
+            "method": asdict(method),
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,18 +69,20 @@ class Draw:
 class Experiment:
     """Finished runs of one experiment, kept in ``work`` and collected in ``results``."""
 
-    def __init__(self, name: str, protocol: Protocol, work: Path, results: Path) -> None:
-        self.name, self.protocol = name, protocol
+    def __init__(
+        self, name: str, protocol: Protocol, methods: Mapping[str, Method], work: Path, results: Path
+    ) -> None:
+        self.name, self.protocol, self.methods = name, protocol, methods
         self.work = work / name
         self.results = results / f"{name}.json"
-        self.runs = Runs(self.work / "runs.jsonl")
+        self.runs = Runs(self.work / "runs.jsonl", self.results)
 
     def go(self, jobs: Sequence[tuple[Method, float, int]], draw: Callable[[float, int], Draw]) -> None:
         """Run what is not finished yet; ``draw`` is called once for all methods on the same images."""
         left = [job for job in jobs if not self.finished(*job)]
         epochs = self.protocol.first.epochs + self.protocol.second.epochs
         total = sum(_work(method, fraction) * epochs for method, fraction, _ in left)
-        with tqdm.tqdm(total=total, unit="ep", unit_scale=True, desc=self.name) as bar:
+        with tqdm.tqdm(total=total, unit="", unit_scale=True, desc=self.name) as bar:
             for (fraction, seed), methods in _by_draw(left):
                 given = draw(fraction, seed)
                 for method in methods:
@@ -92,7 +95,7 @@ class Experiment:
     def finished(self, method: Method, fraction: float, seed: int) -> bool:
         """Whether a run is in the store."""
         key = {"method": method.name, "fraction": fraction, "seed": seed}
-        return self.runs.has(**key, protocol=self.protocol.digest)
+        return self.runs.has(**key, protocol=self.protocol.digest(method))
 
     def run(self, method: Method, draw: Draw, progress: Progress = lambda: None) -> dict[str, Any]:
         """Train a method on a draw, test it once, and describe what came out."""
@@ -102,7 +105,7 @@ class Experiment:
             "method": method.name,
             "fraction": draw.fraction,
             "seed": draw.seed,
-            "protocol": self.protocol.digest,
+            "protocol": self.protocol.digest(method),
             **draw.test.errors(shared, method.hard),
             **described(shared),
             "steps": steps,
@@ -111,9 +114,11 @@ class Experiment:
 
     def collect(self) -> None:
         """All finished runs of this protocol as one file of results."""
-        rows = [row for row in self.runs.rows() if row["protocol"] == self.protocol.digest]
+        settings = {name: self.protocol.settings(method) for name, method in self.methods.items()}
+        digests = {digest(each) for each in settings.values()}
+        rows = [row for row in self.runs.rows() if row["protocol"] in digests]
         rows.sort(key=lambda row: (row["fraction"], row["method"], row["seed"]))
-        found = {**commit(), "machine": machine(), "protocol": self.protocol.settings(), "runs": rows}
+        found = {**commit(), "machine": machine(), "protocol": settings, "runs": rows}
         write_whole(self.results, json.dumps(found, indent=1) + "\n")
 
     def _stage_one(self, draw: Draw, progress: Progress) -> list[nn.Module]:
@@ -142,17 +147,13 @@ def trained(
     progress: Progress = lambda: None,
 ) -> tuple[Shared, int]:
     """A method after both stages, and the steps it took; batches are the same for all methods."""
-    first, second, seed = protocol.first, protocol.second, draw.seed
-    if not method.untrained:
-        nets = stage_one(draw, progress)
-        generator = torch.Generator()
-        steps = first.epochs * len(list(draw.train.batches(first.batch, generator)))
-        shared = tnt.share(nets, **method.share)
-    else:
+    first, second, seed = protocol.first, method.recipe(protocol.second), draw.seed
+    if method.untrained:
         shared = tnt.share(draw.networks(method.hard, method.width), **method.share)
-        steps = fit(shared, method.hard, draw.train, first, seed, progress)
-    if method.name == STL:  # factors have a rate of their own; single networks go on as they began
-        second = Recipe(second.epochs, second.batch, first.rate, decay=first.decay)
+        steps = fit(shared, method.hard, draw.train, method.recipe(first), seed, progress)
+    else:
+        shared = tnt.share(stage_one(draw, progress), **method.share)
+        steps = first.epochs * len(list(draw.train.batches(first.batch, torch.Generator())))
     steps += fit(shared, method.hard, draw.train, second, seed + 1000, progress)
     return shared, steps
 
@@ -176,6 +177,6 @@ def _by_draw(
     yield from found.items()
 
 
-def _work(method: Method, fraction: float) -> float:
-    """How long an epoch takes, roughly, in units of one of single-task networks on all images."""
-    return fraction * method.width**2 * (1.0, 0.9, 0.3, 0.1, 0.05)[method.hard]
+def _work(method: Method, fraction: float) -> int:
+    """How long an epoch takes, roughly: 10,000 is one of single-task networks on all images."""
+    return 1 + round(10_000 * fraction * method.width**2 * (1.0, 0.9, 0.3, 0.1, 0.05)[method.hard])

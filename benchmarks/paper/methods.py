@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tnshare as tn
+
+from .training import Recipe
 
 STL, LARGE = "STL", "UD-MTL-Large"
 FACTORISATIONS = {"LAF": "laf", "Tucker": "tucker", "TT": "tt"}
@@ -18,7 +20,8 @@ class Method:
 
     ``share`` are keywords of `tnshare_torch.share`. It is given the single-task networks after the first
     stage or, if ``untrained``, new ones. ``hard`` counts the first layers that are one for all tasks; the
-    others of new networks are drawn for each task anew. ``width`` multiplies the hidden layers.
+    others of new networks are drawn for each task anew. ``width`` multiplies the hidden layers. ``rate`` is
+    that of Adam, if it is not the recipe's.
     """
 
     name: str
@@ -26,6 +29,11 @@ class Method:
     untrained: bool = False
     hard: int = 0
     width: float = 1.0
+    rate: float | None = None
+
+    def recipe(self, given: Recipe) -> Recipe:
+        """A recipe with this method's own rate."""
+        return given if self.rate is None else replace(given, rate=self.rate)
 
 
 def deep_methods(
@@ -34,12 +42,14 @@ def deep_methods(
     large: tuple[int, float] | None,
     soft: Mapping[str, Any],
     kept: int,
+    rates: Mapping[str, float],
 ) -> dict[str, Method]:
     """All of them, by name.
 
     ``layers`` names the layers of the network, ``hard`` says how many of the first are tried as hard ones,
     ``large`` how many of how wide a network, ``soft`` are keywords of `share` for networks that are trained,
-    and ``kept`` is how many parameters factors have that start from random values.
+    ``kept`` is how many parameters factors have that start from random values, and ``rates`` are those of
+    methods that were found to need another one than the recipe's.
     """
     found = [Method(STL, {"layers": {"*": "single"}})]
     found += [ud_mtl(layers, n) for n in hard]
@@ -49,7 +59,7 @@ def deep_methods(
         Method(f"DMTRL-{name} random", {"method": m, "max_parameters": kept}, untrained=True)
         for name, m in FACTORISATIONS.items()
     ]
-    return {method.name: method for method in found}
+    return {method.name: replace(method, rate=rates.get(method.name)) for method in found}
 
 
 def ud_mtl(layers: Sequence[str], hard: int, width: float = 1.0, name: str = "") -> Method:

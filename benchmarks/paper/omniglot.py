@@ -26,14 +26,15 @@ Array = np.ndarray[Any, Any]
 PROTOCOL = Protocol(
     first=Recipe(epochs=20, batch=16, rate=1e-3),
     second=Recipe(epochs=20, batch=16, rate=1e-3),
-    soft={"eps": 0.1, "relative_to": "deviation"},
 )
+SOFT = {"eps": 0.2}
+RATES: dict[str, float] = {}
 
 
-def methods(protocol: Protocol = PROTOCOL, alphabets: int = 50) -> dict[str, Method]:
+def methods(alphabets: int = 50) -> dict[str, Method]:
     """The deep methods; heads have other shapes in every alphabet and stay single without being told."""
     shareable = 129_000 * alphabets
-    return deep_methods(CharacterNet.layers, (1, 2, 3, 4), None, protocol.soft, round(0.1 * shareable))
+    return deep_methods(CharacterNet.layers, (1, 2, 3, 4), None, SOFT, round(0.1 * shareable), RATES)
 
 
 def drawer(data: Alphabets, alphabets: Sequence[int]) -> Callable[[float, int], Draw]:
@@ -77,9 +78,9 @@ def untrained(seed: int, sizes: Sequence[int]) -> Callable[[int, float], list[nn
     return lambda alike, width: alike_networks(makes, CharacterNet.layers[:alike], seed)
 
 
-def experiment(work: Path, results: Path, protocol: Protocol = PROTOCOL) -> Experiment:
+def experiment(work: Path, results: Path) -> Experiment:
     """Where its runs are kept."""
-    return Experiment("omniglot", protocol, work, results)
+    return Experiment("omniglot", PROTOCOL, methods(), work, results)
 
 
 def load(where: Path) -> Callable[[float, int], Draw]:

@@ -62,16 +62,18 @@ class EvgeniouPontil(_Linear):
     def fit(self, X: Array, y: Array) -> EvgeniouPontil:
         """Train on all tasks."""
         tasks, d = y.shape[1], X.shape[1]
+        root = np.sqrt(self.mu)
 
-        def objective(w_0: Array, V: Array, b: Array) -> tuple[float, list[Array]]:
-            value, into, slope = _loss(X @ (w_0 + V) + b, y, self.C)
+        def objective(u: Array, V: Array, b: Array) -> tuple[float, list[Array]]:
+            """With ``u = sqrt(mu) w_0`` all parts cost the same, which solvers like."""
+            value, into, slope = _loss(X @ (u / root + V) + b, y, self.C)
             gradient = X.T @ into
-            value += 0.5 * float((V**2).sum() + self.mu * (w_0**2).sum())
-            return value, [gradient.sum(1, keepdims=True) + self.mu * w_0, gradient + V, slope]
+            value += 0.5 * float((V**2).sum() + (u**2).sum())
+            return value, [gradient.sum(1, keepdims=True) / root + u, gradient + V, slope]
 
-        w_0, V, self.intercept_ = _minimum(objective, np.zeros((d, 1)), np.zeros((d, tasks)), np.zeros(tasks))
-        self.common_, self.own_ = w_0[:, 0], V
-        self.coef_ = w_0 + V
+        u, V, self.intercept_ = _minimum(objective, np.zeros((d, 1)), np.zeros((d, tasks)), np.zeros(tasks))
+        self.common_, self.own_ = u[:, 0] / root, V
+        self.coef_ = u / root + V
         return self
 
 
@@ -82,7 +84,7 @@ class Argyriou(_Linear):
     in turn: given D, a ridge on features ``X D^1/2``; given W, ``D = (W W')^1/2 / trace``.
     """
 
-    def __init__(self, C: float = 1.0, rounds: int = 15, smooth: float = 1e-6) -> None:
+    def __init__(self, C: float = 1.0, rounds: int = 10, smooth: float = 1e-6) -> None:
         self.C, self.rounds, self.smooth = C, rounds, smooth
 
     def fit(self, X: Array, y: Array) -> Argyriou:

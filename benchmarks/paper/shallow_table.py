@@ -16,14 +16,14 @@ from .tasks import OneAgainstRest
 
 Array = np.ndarray[Any, Any]
 COMPONENTS = 64
-_C = (1e-3, 1e-2, 1e-1)
+_C = (0.3, 1.0, 3.0)
 
 # Nine settings for each, so that none is searched harder than another.
 GRIDS: dict[str, tuple[Any, dict[str, Sequence[float]]]] = {
-    "Single task": (SingleTask(), {"C": tuple(np.geomspace(1e-4, 1, 9))}),
+    "Single task": (SingleTask(), {"C": tuple(np.geomspace(0.03, 10, 9))}),
     "Evgeniou & Pontil": (EvgeniouPontil(), {"C": _C, "mu": (0.1, 1.0, 10.0)}),
-    "Argyriou et al.": (Argyriou(), {"C": tuple(np.geomspace(1e-3, 10, 9))}),
-    "GO-MTL": (GOMTL(), {"C": _C, "latent": (3, 5, 8)}),
+    "Argyriou et al.": (Argyriou(), {"C": tuple(np.geomspace(1, 300, 9))}),
+    "GO-MTL": (GOMTL(), {"C": _C, "latent": (5, 8, 10)}),
 }
 
 

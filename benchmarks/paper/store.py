@@ -6,7 +6,7 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,23 +15,19 @@ KEY = ("method", "fraction", "seed", "protocol")
 
 
 class Runs:
-    """Lines of JSON in a file, one for each finished run; several processes may add to it."""
+    """Lines of JSON in a file, one for each finished run; several processes may add to it.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    What the file of results has is finished too: results that were published need not be run again.
+    """
+
+    def __init__(self, path: Path, results: Path) -> None:
+        self.path, self.results = path, results
 
     def rows(self) -> list[dict[str, Any]]:
-        """All runs, the last of each method, fraction, seed and protocol; a line cut short is no run."""
-        lines = self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else []
-        found: dict[tuple[Any, ...], dict[str, Any]] = {}
-        for line in lines:
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError:
-                continue
-            if isinstance(row, dict) and set(KEY) <= row.keys():
-                found[key_of(row)] = row
-        return list(found.values())
+        """All runs of the results and of the store: the last of each method, fraction, seed and protocol."""
+        stored = self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else []
+        known = json.loads(self.results.read_text(encoding="utf-8"))["runs"] if self.results.exists() else []
+        return list({key_of(row): row for row in (*known, *_whole(stored))}.values())
 
     def has(self, **key: Any) -> bool:
         """Whether a run is finished."""
@@ -48,6 +44,17 @@ class Runs:
             file.write((b"\n" if torn else b"") + line.encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
+
+
+def _whole(lines: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """The runs on lines that were not cut short."""
+    for line in lines:
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if isinstance(row, dict) and set(KEY) <= row.keys():
+            yield row
 
 
 def key_of(row: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -109,7 +111,7 @@ def test_rounds_of_latent_tasks_lower_what_they_minimise():
         return 0.5 * (m.latent_**2).sum() + objective(m, X, y, 1.0) + 0.5 * np.abs(m.codes_).sum()
 
     values = [value(rounds) for rounds in (1, 2, 4, 8)]
-    assert all(b <= a + 1e-6 for a, b in zip(values, values[1:], strict=False))
+    assert all(b <= a + 1e-6 for a, b in pairwise(values))
     assert values[-1] < values[0]
 
 
@@ -123,7 +125,14 @@ def test_they_are_estimators(model):
     assert clone(fitted).get_params() == model.get_params()
 
 
-def test_the_table_has_every_method_on_every_kind_of_features():
+def test_no_method_is_searched_harder_than_another():
+    sizes = {int(np.prod([len(values) for values in grid.values()])) for _, grid in GRIDS.values()}
+    assert len(sizes) == 1
+
+
+def test_the_table_has_every_method_on_every_kind_of_features(monkeypatch):
+    few = {name: (model, {k: v[1:3] for k, v in grid.items()}) for name, (model, grid) in GRIDS.items()}
+    monkeypatch.setattr("benchmarks.paper.shallow_table.GRIDS", few)
     rng = torch.Generator().manual_seed(0)
     labels = torch.arange(3).repeat(20)
     images = torch.rand(60, 1, 3, 3, generator=rng) + torch.nn.functional.one_hot(labels, 9).view(-1, 1, 3, 3)
@@ -134,5 +143,3 @@ def test_the_table_has_every_method_on_every_kind_of_features():
     found = shallow_rows({"PCA": features[0]}, {"PCA": features[1]}, train, test)
     assert [row["method"] for row in found] == [f"{name}, PCA" for name in GRIDS]
     assert all(row["multiclass_error"] < 20 for row in found)
-    sizes = [np.prod([len(v) for v in grid.values()]) for _, grid in GRIDS.values()]
-    assert len(set(sizes)) == 1  # none is searched harder than another

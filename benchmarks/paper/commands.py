@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-from . import mnist, omniglot
+from . import adience, mnist, new_tasks, omniglot, report, table1
+from .experiment import Draw, Experiment
 from .methods import Method, chosen
 
 Job = tuple[Method, float, int]
@@ -25,27 +26,71 @@ class Options:
     seeds: Sequence[int] | None = None
     methods: Sequence[str] = ()
 
-    def jobs(self, methods: Sequence[Method], fractions: Sequence[float], seeds: Sequence[int]) -> list[Job]:
-        """Every method on every draw: seeds first, so that what is finished is complete for some of them."""
-        quick_fractions, quick_seeds = fractions[:1], seeds[:1]
-        few = fractions if self.full else quick_fractions
-        some = seeds if self.full else quick_seeds
-        draws = product(self.fractions or few, self.seeds or some)
-        return [(method, fraction, seed) for fraction, seed in draws for method in methods]
+    def draws(
+        self, quick: float, fractions: Sequence[float], seeds: Sequence[int]
+    ) -> list[tuple[float, int]]:
+        """Fractions and seeds: all of the paper's, or for a quick version the first seed of one fraction."""
+        some = fractions if self.full else [quick]
+        return list(product(self.fractions or some, self.seeds or (seeds if self.full else seeds[:1])))
 
 
 def run_mnist(options: Options) -> None:
-    """Ten digits."""
-    methods = chosen(mnist.methods(), options.methods)
-    jobs = options.jobs(methods, mnist.FRACTIONS, list(mnist.SEEDS))
-    mnist.experiment(options.work, options.results).go(jobs, mnist.load(options.data))
+    """Ten digits, each against the rest."""
+    experiment = mnist.experiment(options.work, options.results)
+    draws = options.draws(0.01, mnist.FRACTIONS, mnist.SEEDS)
+    _run(options, experiment, draws, mnist.load, mnist.QUICK)
 
 
 def run_omniglot(options: Options) -> None:
     """Fifty alphabets."""
-    methods = chosen(omniglot.methods(), options.methods)
-    jobs = options.jobs(methods, (0.1, *omniglot.FRACTIONS), list(omniglot.SEEDS))
-    omniglot.experiment(options.work, options.results).go(jobs, omniglot.load(options.data))
+    experiment = omniglot.experiment(options.work, options.results)
+    draws = options.draws(0.1, omniglot.FRACTIONS, omniglot.SEEDS)
+    _run(options, experiment, draws, omniglot.load, omniglot.QUICK)
+    omniglot.draw_alphabets(experiment, options.data, options.results / "alphabets.png")
 
 
-COMMANDS: dict[str, Callable[[Options], None]] = {"mnist": run_mnist, "omniglot": run_omniglot}
+def run_adience(options: Options) -> None:
+    """Age and gender, where somebody has the faces."""
+    experiment = adience.experiment(options.work, options.results)
+    draws = options.draws(0.1, adience.FRACTIONS, adience.SEEDS)
+    _run(options, experiment, draws, adience.load, adience.QUICK)
+
+
+def run_new_tasks(options: Options) -> None:
+    """Alphabets that a shared network has not seen."""
+    seeds = [seed for _, seed in options.draws(0.1, [0.1], new_tasks.SEEDS)]
+    new_tasks.run(options.data, options.work, options.results, seeds)
+
+
+def run_table1(options: Options) -> None:
+    """Classic methods on the features of digits."""
+    table1.run(options.data, options.work, options.results, options.draws(0.01, [0.01], mnist.SEEDS))
+
+
+def run_report(options: Options) -> None:
+    """One page of all results."""
+    print(f"wrote {report.write(options.results).name}")
+
+
+def _run(
+    options: Options,
+    experiment: Experiment,
+    draws: Sequence[tuple[float, int]],
+    load: Callable[[Path], Callable[[float, int], Draw]],
+    quick: Sequence[str],
+) -> None:
+    """Every method on every draw, draw by draw, so that what is finished can be compared."""
+    names = options.methods or (() if options.full else quick)
+    methods = chosen(experiment.methods, names)
+    jobs = [(method, fraction, seed) for fraction, seed in draws for method in methods]
+    experiment.go(jobs, load(options.data))
+
+
+COMMANDS: dict[str, Callable[[Options], None]] = {
+    "mnist": run_mnist,
+    "omniglot": run_omniglot,
+    "adience": run_adience,
+    "new-tasks": run_new_tasks,
+    "table1": run_table1,
+    "report": run_report,
+}

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tnshare_torch as tnt
 import torch
 import tqdm
 from tnshare_torch.shared import Shared
 from torch import nn
 
-from benchmarks.records import commit, machine
-
+from .collected import collect
 from .methods import Method
-from .store import Runs, digest, write_whole
+from .store import Runs, digest
 from .tasks import Tasks
 from .training import Recipe, fit
 
@@ -100,7 +99,7 @@ class Experiment:
     def run(self, method: Method, draw: Draw, progress: Progress = lambda: None) -> dict[str, Any]:
         """Train a method on a draw, test it once, and describe what came out."""
         began = time.process_time()
-        shared, steps = trained(method, draw, self.protocol, self._stage_one, progress)
+        shared, steps = trained(method, draw, self.protocol, self.stage_one, progress)
         return {
             "method": method.name,
             "fraction": draw.fraction,
@@ -115,13 +114,9 @@ class Experiment:
     def collect(self) -> None:
         """All finished runs of this protocol as one file of results."""
         settings = {name: self.protocol.settings(method) for name, method in self.methods.items()}
-        digests = {digest(each) for each in settings.values()}
-        rows = [row for row in self.runs.rows() if row["protocol"] in digests]
-        rows.sort(key=lambda row: (row["fraction"], row["method"], row["seed"]))
-        found = {**commit(), "machine": machine(), "protocol": settings, "runs": rows}
-        write_whole(self.results, json.dumps(found, indent=1) + "\n")
+        collect(self.runs, settings, {digest(each) for each in settings.values()})
 
-    def _stage_one(self, draw: Draw, progress: Progress) -> list[nn.Module]:
+    def stage_one(self, draw: Draw, progress: Progress) -> list[nn.Module]:
         """The single-task networks after the first stage, which four methods start from: trained once."""
         recipe = self.protocol.first
         path = self.work / f"trained-{digest(asdict(recipe))}-{draw.fraction:g}-{draw.seed}.pt"
@@ -159,13 +154,17 @@ def trained(
 
 
 def described(shared: Shared) -> dict[str, Any]:
-    """How many parameters there are, and how much is shared in each layer: rho, and the mean cosine."""
-    cosines = {}
+    """The number of parameters and, for each layer, how much is shared and by whom: rho, mean cosine."""
+    cosines, related = {}, {}
     for layer, gram in shared.similarity().items():
-        tasks = len(gram)
-        cosines[layer] = float((gram.sum() - gram.trace()) / (tasks * (tasks - 1)))
+        first, second = np.triu_indices(len(gram), 1)
+        pairs = gram[first, second]
+        cosines[layer] = float(pairs.mean())
+        ends = {"most": pairs.argmax(), "least": pairs.argmin()}
+        related[layer] = {word: [int(first[n]), int(second[n])] for word, n in ends.items()}
     found: dict[str, Any] = {"parameters": sum(p.numel() for p in shared.parameters())}
-    return {**found, "sharing": shared.sharing(), "similarity": cosines} if cosines else found
+    soft = {"sharing": shared.sharing(), "similarity": cosines, "related": related}
+    return {**found, **soft} if cosines else found
 
 
 def _by_draw(
@@ -179,4 +178,4 @@ def _by_draw(
 
 def _work(method: Method, fraction: float) -> int:
     """How long an epoch takes, roughly: 10,000 is one of single-task networks on all images."""
-    return 1 + round(10_000 * fraction * method.width**2 * (1.0, 0.9, 0.3, 0.1, 0.05)[method.hard])
+    return 1 + round(10_000 * fraction * method.width**2 * (1.0, 0.9, 0.3, 0.1)[min(method.hard, 3)])

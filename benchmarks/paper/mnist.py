@@ -19,7 +19,8 @@ from .training import Recipe
 
 TASKS = 10
 FRACTIONS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0)  # the paper has ten and does not name them
-SEEDS = range(5)
+SEEDS = tuple(range(5))
+QUICK = ("STL", "UD-MTL-3", "DMTRL-LAF", "DMTRL-Tucker", "DMTRL-TT")
 DENSE = TASKS * 558_977
 MEAN, DEVIATION = 0.1307, 0.3081  # of the pixels of the training images, as fractions of white
 

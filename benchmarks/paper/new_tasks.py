@@ -5,35 +5,62 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tnshare_torch as tnt
 import torch
+import tqdm
 from tnshare_torch.shared import Shared
 from torch import nn
 
-from .data import Alphabets
+from .collected import collect
+from .data import Alphabets, omniglot
+from .experiment import Experiment, trained
 from .networks import CharacterNet, alike_networks
-from .omniglot import DRAWINGS, own_classes
-from .tasks import OwnClasses
+from .omniglot import DRAWINGS, PROTOCOL, drawer, methods, own_classes, shuffled
+from .store import Runs, digest
 from .training import Recipe, fit
 
 CODES, SCRATCH, EVERYTHING = "codes only", "from scratch", "fine-tuned"
 DRAWN = (1, 2, 5, 10)  # drawings of every character for training
+SEEDS = tuple(range(5))
 
 
 @dataclass(frozen=True)
 class NewTasks:
-    """The settings: so many alphabets are held out, and their last drawings are for the test."""
+    """The settings: so many alphabets are held out, and the last of their drawings are for the test.
 
-    base: Recipe
+    The others are shared by ``method`` as in the Omniglot experiment, from ``fraction`` of their drawings.
+    """
+
     fitted: Recipe
-    method: str
-    soft: dict[str, Any]
+    method: str = "DMTRL-TT"
+    fraction: float = 0.2
     held_out: int = 10
     test_drawings: int = 10
+
+
+SETTINGS = NewTasks(Recipe(epochs=40, batch=16, rate=2e-3))
+
+
+def run(where: Path, work: Path, results: Path, seeds: Sequence[int], settings: NewTasks = SETTINGS) -> None:
+    """Train on the known alphabets and fit the new ones, for each seed that is not finished yet."""
+    data = omniglot(where)
+    method = methods(len(data.names) - settings.held_out)[settings.method]
+    about = {"new tasks": asdict(settings), "known": PROTOCOL.settings(method)}
+    runs = Runs(work / "new-tasks" / "runs.jsonl", results / "new-tasks.json")
+    key = {"method": EVERYTHING, "fraction": DRAWN[-1] / DRAWINGS, "protocol": digest(about)}
+    for seed in tqdm.tqdm([s for s in seeds if not runs.has(**key, seed=s)], desc="new-tasks"):
+        known, new = split(len(data.names), settings.held_out, seed)
+        experiment = Experiment("known-alphabets", PROTOCOL, {method.name: method}, work, work)
+        draw = drawer(data, known)(settings.fraction, seed)
+        shared, _ = trained(method, draw, PROTOCOL, experiment.stage_one)
+        for row in rows(data, settings, shared, new, seed):
+            runs.add({**row, "alphabets": new, "protocol": digest(about)})
+        collect(runs, about, {digest(about)})
 
 
 def split(alphabets: int, held_out: int, seed: int) -> tuple[list[int], list[int]]:
@@ -42,26 +69,15 @@ def split(alphabets: int, held_out: int, seed: int) -> tuple[list[int], list[int
     return sorted(order[held_out:]), sorted(order[:held_out])
 
 
-def drawings(data: Alphabets, alphabets: Sequence[int], first: int, last: int, seed: int) -> OwnClasses:
-    """Some of the drawings of every character, in a random order that depends on the seed."""
-    luck = np.random.default_rng(seed).random(len(data.packed))
-    rows = []
-    for alphabet in alphabets:
-        own = np.flatnonzero(data.alphabet == alphabet)
-        order = own[np.lexsort((luck[own], data.character[own]))].reshape(-1, DRAWINGS)
-        rows.append(order[:, first:last].reshape(-1))
-    return own_classes(data, rows)
-
-
 def rows(
     data: Alphabets, settings: NewTasks, known: Shared, new: Sequence[int], seed: int
 ) -> list[dict[str, Any]]:
     """Errors of the three ways on the new alphabets, for each number of drawings."""
-    test = drawings(data, new, DRAWINGS - settings.test_drawings, DRAWINGS, seed)
+    test = own_classes(data, shuffled(data, new, slice(DRAWINGS - settings.test_drawings, None), seed))
     sizes = [data.characters(alphabet) for alphabet in new]
     found = []
     for drawn in DRAWN:
-        train = drawings(data, new, 0, drawn, seed)
+        train = own_classes(data, shuffled(data, new, slice(drawn), seed))
         for way in (CODES, SCRATCH, EVERYTHING):
             began = time.process_time()
             shared = started(way, known, sizes, seed)

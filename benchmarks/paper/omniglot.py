@@ -13,13 +13,15 @@ from torch import nn
 
 from .data import Alphabets, omniglot
 from .experiment import Draw, Experiment, Protocol
+from .figures import characters
 from .methods import Method, deep_methods
 from .networks import CharacterNet, alike_networks
 from .tasks import OwnClasses
 from .training import Recipe
 
 FRACTIONS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-SEEDS = range(5)
+SEEDS = tuple(range(5))
+QUICK = ("STL", "UD-MTL-3", "DMTRL-TT")
 DRAWINGS = 20  # of every character
 Array = np.ndarray[Any, Any]
 
@@ -33,7 +35,7 @@ RATES: dict[str, float] = {}
 
 def methods(alphabets: int = 50) -> dict[str, Method]:
     """The deep methods; heads have other shapes in every alphabet and stay single without being told."""
-    shareable = 129_000 * alphabets
+    shareable = 126_796 * alphabets
     return deep_methods(CharacterNet.layers, (1, 2, 3, 4), None, SOFT, round(0.1 * shareable), RATES)
 
 
@@ -42,27 +44,25 @@ def drawer(data: Alphabets, alphabets: Sequence[int]) -> Callable[[float, int], 
 
     def draw(fraction: float, seed: int) -> Draw:
         few = max(1, round(fraction * DRAWINGS))
-        luck = np.random.default_rng(seed).random(len(data.packed))
-        train, test = [], []
-        for alphabet in alphabets:
-            rows = np.flatnonzero(data.alphabet == alphabet)
-            order = np.lexsort(
-                (luck[rows], data.character[rows])
-            )  # by character, the drawings of each shuffled
-            drawings = rows[order].reshape(-1, DRAWINGS)
-            train.append(drawings[:, :few].reshape(-1))
-            test.append(drawings[:, few:].reshape(-1))
-        sizes = [data.characters(a) for a in alphabets]
-        return Draw(
-            fraction,
-            seed,
-            own_classes(data, train),
-            own_classes(data, test),
-            untrained(seed, sizes),
-            shareable=4,
+        train, test = (
+            own_classes(data, shuffled(data, alphabets, part, seed))
+            for part in (slice(few), slice(few, None))
         )
+        sizes = [data.characters(a) for a in alphabets]
+        return Draw(fraction, seed, train, test, untrained(seed, sizes), shareable=4)
 
     return draw
+
+
+def shuffled(data: Alphabets, alphabets: Sequence[int], part: slice, seed: int) -> list[Array]:
+    """The rows of a part of the drawings of every character, in an order that depends on the seed."""
+    luck = np.random.default_rng(seed).random(len(data.packed))
+    found = []
+    for alphabet in alphabets:
+        rows = np.flatnonzero(data.alphabet == alphabet)
+        order = np.lexsort((luck[rows], data.character[rows]))  # by character, the drawings of each at random
+        found.append(rows[order].reshape(-1, DRAWINGS)[:, part].reshape(-1))
+    return found
 
 
 def own_classes(data: Alphabets, rows: Sequence[Array]) -> OwnClasses:
@@ -87,3 +87,24 @@ def load(where: Path) -> Callable[[float, int], Draw]:
     """Draws of all fifty alphabets."""
     data = omniglot(where)
     return drawer(data, range(len(data.names)))
+
+
+def draw_alphabets(experiment: Experiment, where: Path, path: Path) -> None:
+    """Sample characters of the alphabets most and least related at the last shared layer, as a picture."""
+    rows = [r for r in experiment.runs.rows() if "related" in r and r["fraction"] == 0.1]
+    if not rows:
+        return
+    data = omniglot(where)
+    pairs = min(rows, key=lambda r: (r["method"] != "DMTRL-Tucker", r["seed"]))["related"][
+        CharacterNet.layers[-2]
+    ]
+    pictures = {
+        f"{word} related": [(data.names[a].replace("_", " "), samples(data, a)) for a in pairs[word]]
+        for word in ("most", "least")
+    }
+    path.write_bytes(characters(pictures))
+
+
+def samples(data: Alphabets, alphabet: int, count: int = 8) -> Array:
+    """The first characters of an alphabet as somebody drew them."""
+    return data.images(np.flatnonzero((data.alphabet == alphabet) & (data.drawer == 0))[:count])

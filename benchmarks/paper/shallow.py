@@ -90,18 +90,21 @@ class Argyriou(_Linear):
     def fit(self, X: Array, y: Array) -> Argyriou:
         """Train on all tasks."""
         d = X.shape[1]
-        root = np.eye(d) / np.sqrt(d)  # D^1/2
+        U, sides, side = (
+            np.zeros((d, 0)),
+            np.zeros(0),
+            1 / np.sqrt(d),
+        )  # D^1/2 on the columns of U, and beside them
         start: tuple[Array, ...] = ()
         for _ in range(self.rounds):
-            W, b = _ridge(X @ root, y, self.C, *start)
-            self.coef_, self.intercept_ = root @ W, b
-            U, s, _ = np.linalg.svd(self.coef_, full_matrices=True)
-            lengths = np.zeros(d)
-            lengths[: len(s)] = s
-            lengths = np.sqrt(lengths**2 + self.smooth * max(float(s[0]) ** 2, 1e-30))
-            sides = np.sqrt(lengths / lengths.sum())
-            root = (U * sides) @ U.T
-            start = ((U / sides) @ (U.T @ self.coef_), b)
+            W, b = _ridge(_stretched(X.T, U, sides, side).T, y, self.C, *start)
+            self.coef_, self.intercept_ = _stretched(W, U, sides, side), b
+            U, s, _ = np.linalg.svd(self.coef_, full_matrices=False)
+            least = np.sqrt(self.smooth) * max(float(s[0]), 1e-15)
+            lengths = np.sqrt(s**2 + least**2)
+            total = lengths.sum() + (d - len(s)) * least
+            sides, side = np.sqrt(lengths / total), np.sqrt(least / total)
+            start = (_stretched(self.coef_, U, 1 / sides, 1 / side), b)
         return self
 
 
@@ -149,6 +152,12 @@ class GOMTL(_Linear):
             t, last = (1 + np.sqrt(1 + 4 * t**2)) / 2, t
             momentum = now + (last - 1) / t * (now - before)
         return now[:-1], now[-1]
+
+
+def _stretched(A: Array, U: Array, sides: Array, side: float) -> Array:
+    """A symmetric matrix times A; it has eigenvalues ``sides`` on the columns of U and ``side`` elsewhere."""
+    found: Array = side * A + U @ ((sides - side)[:, None] * (U.T @ A))
+    return found
 
 
 def _loss(scores: Array, y: Array, C: float) -> tuple[float, Array, Array]:

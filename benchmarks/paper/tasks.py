@@ -90,6 +90,7 @@ class OwnClasses:
 
     images: Sequence[Tensor]  # of each task (n, channels, height, width)
     labels: Sequence[Tensor]
+    scale: float = 1.0  # of the bytes
 
     def batches(self, size: int, generator: torch.Generator) -> Iterator[list[Tensor]]:
         """Rows of each task: as many batches as make them ``size`` on average, all tasks in each of them."""
@@ -107,16 +108,19 @@ class OwnClasses:
 
     def scores(self, shared: Shared, images: Sequence[Tensor]) -> list[Tensor]:
         """What each task says of its own images: (n, classes)."""
-        found: list[Tensor] = shared([prepared(each) for each in images])
+        found: list[Tensor] = shared([self._given(each) for each in images])
         return found
 
     @torch.no_grad()
     def errors(self, shared: Shared, hard: int) -> dict[str, Any]:
         found = []
         for task, (images, labels) in enumerate(zip(self.images, self.labels, strict=True)):
-            parts = [shared(prepared(part), task) for part in torch.split(images, _AT_ONCE)]
+            parts = [shared(self._given(part), task) for part in torch.split(images, _AT_ONCE)]
             found.append(per_cent(torch.cat(parts).argmax(1) != labels))
         return {"multiclass_error": sum(found) / len(found), "task_errors": found}
+
+    def _given(self, images: Tensor) -> Tensor:
+        return prepared(images) if self.scale == 1 else prepared(images).mul_(self.scale)
 
 
 def prepared(images: Tensor) -> Tensor:

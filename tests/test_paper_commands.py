@@ -1,0 +1,216 @@
+"""The paper's experiments from the command line to the report, on made data in the official layouts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tnshare_torch as tnt
+import torch
+from test_paper_data import archives_in, digits_in, faces_in
+
+from benchmarks.paper import adience, commands, mnist, new_tasks, omniglot, report, table1
+from benchmarks.paper.__main__ import main
+from benchmarks.paper.claims import mnist_claims, new_task_claims, omniglot_claims, order_claims
+from benchmarks.paper.data.adience import adience as faces
+from benchmarks.paper.experiment import Experiment, Protocol
+from benchmarks.paper.networks import CharacterNet, alike_networks
+from benchmarks.paper.stats import estimate, mean_of, paired
+from benchmarks.paper.training import Recipe
+
+SHORT = Protocol(Recipe(1, 30, 1e-3), Recipe(1, 30, 1e-3))
+
+
+@pytest.fixture
+def folders(tmp_path, monkeypatch):
+    """Made data, and results of their own."""
+    digits_in(tmp_path / "data" / "mnist", count=120)
+    archives_in(
+        tmp_path / "data" / "omniglot",
+        {"images_background": {"Greek": 2, "Latin": 3}, "images_evaluation": {"Tengwar": 2}},
+    )
+    faces_in(tmp_path / "data" / "adience", folds=5, each=6)
+    for module in (mnist, omniglot, adience, new_tasks):
+        monkeypatch.setattr(module, "PROTOCOL", SHORT)
+    return tmp_path
+
+
+def run(folders, *arguments):
+    places = {"--data": "data", "--work": "w", "--results": "r"}
+    main([*arguments, *(word for option, name in places.items() for word in (option, str(folders / name)))])
+    return {p.name: p for p in (folders / "r").iterdir()}
+
+
+def test_the_digits_from_the_command_line_to_the_report(folders):
+    found = run(folders, "mnist", "--fractions", "0.5", "--methods", "STL", "UD-MTL-3", "DMTRL-LAF")
+    rows = json.loads(found["mnist.json"].read_text())["runs"]
+    assert [(r["method"], r["steps"]) for r in rows] == [("DMTRL-LAF", 4), ("STL", 4), ("UD-MTL-3", 4)]
+    before = found["mnist.json"].read_text()
+    run(folders, "mnist", "--fractions", "0.5", "--methods", "STL", "UD-MTL-3", "DMTRL-LAF")
+    assert json.loads(before)["runs"] == json.loads(found["mnist.json"].read_text())["runs"]
+    page = run(folders, "report")["report.html"].read_text()
+    assert "<img alt" in page
+    assert "nothing was measured" in page  # of the faces
+
+
+def test_omniglot_draws_the_most_and_the_least_related_alphabets(folders):
+    found = run(folders, "omniglot", "--methods", "UD-MTL-2", "DMTRL-TT")
+    rows = json.loads(found["omniglot.json"].read_text())["runs"]
+    assert [r["method"] for r in rows] == ["DMTRL-TT", "UD-MTL-2"]
+    assert set(rows[0]["related"]["fc1"]) == {"most", "least"}
+    assert len(rows[0]["task_errors"]) == 3
+    assert found["alphabets.png"].read_bytes().startswith(b"\x89PNG")
+    assert "The most and the least related" in run(folders, "report")["report.html"].read_text()
+
+
+def test_new_alphabets_are_fitted_in_three_ways(folders, monkeypatch):
+    settings = new_tasks.NewTasks(Recipe(1, 16, 1e-3), held_out=1)
+    data, work, results = folders / "data", folders / "w", folders / "r"
+    monkeypatch.setattr(new_tasks, "DRAWN", (1, 2))
+    new_tasks.run(data, work, results, [0], settings)
+    rows = json.loads((results / "new-tasks.json").read_text())["runs"]
+    assert {(r["method"], r["drawings"]) for r in rows} == {
+        (way, n) for way in ("codes only", "from scratch", "fine-tuned") for n in (1, 2)
+    }
+    sizes = {r["method"]: r["parameters"] for r in rows}
+    assert sizes["from scratch"] == sizes["fine-tuned"] > 100 * sizes["codes only"]
+    monkeypatch.setattr(new_tasks, "trained", None)
+    new_tasks.run(data, work, results, [0], settings)  # finished: nothing is trained
+
+
+def test_fitting_codes_leaves_what_is_shared_alone():
+    known = tnt.share(
+        alike_networks([lambda: CharacterNet(3), lambda: CharacterNet(4)], (), 0), "laf", ranks=2
+    )
+    heads = alike_networks([lambda: CharacterNet(5)], (), 1)
+    head = heads[0].fc2.weight.detach().clone()
+    fresh = new_tasks.with_new_tasks(known, heads)
+    assert len(fresh.tasks) == 1
+    assert len(known.tasks) == 2
+    model = fresh.task_model(0)
+    mean = torch.stack([net.fc1.weight for net in known.unshare()]).mean(0)
+    torch.testing.assert_close(model.fc1.weight, mean, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(model.fc2.weight.detach(), head)
+    started = new_tasks.started(new_tasks.CODES, known, [5], 1)
+    trains = {name for name, p in started.named_parameters() if p.requires_grad}
+    assert all(name.startswith("tasks.") for name in trains)
+    assert any(":" in name for name in trains)
+
+
+def test_alphabets_are_split_into_known_and_new_ones():
+    known, new = new_tasks.split(50, 10, seed=0)
+    assert sorted(known + new) == list(range(50))
+    assert len(new) == 10
+    assert new_tasks.split(50, 10, seed=1)[1] != new
+
+
+def test_the_drawings_of_every_character_are_divided(folders):
+    data = omniglot.omniglot(folders / "data")
+    draw = omniglot.drawer(data, range(3))(0.1, 0)
+    assert [len(labels) for labels in draw.train.labels] == [2 * 2, 2 * 3, 2 * 2]
+    for train, test in zip(draw.train.labels, draw.test.labels, strict=True):
+        assert (torch.bincount(train) == 2).all()
+        assert (torch.bincount(test) == 18).all()
+    seen = {image.numpy().tobytes() for image in torch.cat(list(draw.train.images))}
+    assert not seen & {image.numpy().tobytes() for image in torch.cat(list(draw.test.images))}
+
+
+def test_faces_are_trained_on_as_published(folders):
+    size = 35
+    draw = adience.drawer(faces(folders / "data", (1, 2)), faces(folders / "data", (0,)), size)
+    given = draw(0.5, 0)
+    assert [len(labels) for labels in given.train.labels] == [6, 6]
+    experiment = Experiment("adience", SHORT, adience.methods(size), folders / "w", folders / "r")
+    jobs = [(experiment.methods[name], 0.5, 0) for name in ("STL", "UD-MTL-5", "DMTRL-LAF")]
+    experiment.go(jobs, draw)
+    rows = {r["method"]: r for r in experiment.runs.rows()}
+    assert len(rows["STL"]["task_errors"]) == 2
+    assert set(rows["DMTRL-LAF"]["sharing"]) == {"conv1", "conv2", "conv3", "fc1", "fc2"}  # not the heads
+    assert rows["UD-MTL-5"]["parameters"] < 0.6 * rows["STL"]["parameters"]
+    experiment.collect()
+    assert "Error of each task" in report.write(folders / "r").read_text()
+
+
+def test_classic_methods_are_run_once_for_each_draw(folders, monkeypatch):
+    grids = {
+        name: (model, {k: v[:1] for k, v in grid.items()}) for name, (model, grid) in table1.GRIDS.items()
+    }
+    monkeypatch.setattr(table1, "GRIDS", grids)
+    monkeypatch.setattr("benchmarks.paper.shallow_table.GRIDS", grids)
+    found = run(folders, "table1", "--fractions", "1")
+    rows = json.loads(found["table1.json"].read_text())["runs"]
+    assert len(rows) == 2 * 4
+    monkeypatch.setattr(table1, "trained", None)
+    run(folders, "table1", "--fractions", "1")
+    assert "Classic methods" in run(folders, "report")["report.html"].read_text()
+
+
+def test_quick_and_full_versions():
+    options = commands.Options(False, None, None, None)
+    assert options.draws(0.1, (0.05, 0.1), (0, 1)) == [(0.1, 0)]
+    full = replace(options, full=True)
+    assert full.draws(0.1, (0.05, 0.1), (0, 1)) == [(0.05, 0), (0.05, 1), (0.1, 0), (0.1, 1)]
+    assert replace(full, fractions=[0.2], seeds=[3]).draws(0.1, (0.05,), (0, 1)) == [(0.2, 3)]
+
+
+def rows_of(errors, fraction=0.01):
+    """Runs with given errors: {method: [of each seed]}."""
+    return [
+        {"method": m, "fraction": fraction, "seed": s, "multiclass_error": e}
+        for m, each in errors.items()
+        for s, e in enumerate(each)
+    ]
+
+
+def test_intervals_are_students():
+    found = estimate([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert (found.mean, found.count) == (3.0, 5)
+    assert found.half == pytest.approx(2.7764 * np.sqrt(2.5 / 5), rel=1e-4)
+    assert str(found) == "3.00 ± 1.96"
+    assert str(estimate([2.0])) == "2.00"
+    assert estimate([]) is None
+    rows = rows_of({"a": [1.0, 2.0], "b": [2.0, 4.0, 9.0]})
+    assert paired(rows, "a", "b", 0.01, "multiclass_error").mean == 1.5
+    assert mean_of(rows, "c", 0.01, "multiclass_error") is None
+
+
+def test_claims_can_hold_and_fail():
+    def judged(found):
+        return {claim.text: claim.holds for claim in found}
+
+    good = {"DMTRL-LAF": [4.0, 4.2], "DMTRL-Tucker": [4.1, 4.3], "DMTRL-TT": [4.0, 4.0]}
+    others = {"STL": [5.0, 5.4], "UD-MTL-3": [4.8, 4.9]}
+    hard = ("UD-MTL-2", "UD-MTL-3")
+    assert set(judged(mnist_claims(rows_of(good | others), hard)).values()) == {True}
+    bad = {name: [e + 2 for e in each] for name, each in good.items()}
+    assert set(judged(mnist_claims(rows_of(bad | others), hard)).values()) == {False}
+    assert set(judged(mnist_claims([], hard)).values()) == {None}
+    kinds, classic = ("PCA", "CNN"), ("Single task", "GO-MTL")
+    table = {"Single task, PCA": [9.0], "GO-MTL, PCA": [8.0], "Single task, CNN": [7.0], "GO-MTL, CNN": [6.0]}
+    assert set(judged(order_claims(rows_of(table | good), kinds, classic)).values()) == {True}
+    swapped = table | {"GO-MTL, PCA": [9.5], "GO-MTL, CNN": [7.5], "Single task, CNN": [3.0]}
+    assert set(judged(order_claims(rows_of(swapped | good), kinds, classic)).values()) == {False}
+    few = rows_of({"codes only": [40.0], "from scratch": [50.0]}, 0.05)
+    assert list(judged(new_task_claims(few, "codes only", "from scratch")).values()) == [True, None]
+
+
+def test_claims_on_depth_compare_the_first_with_the_last_layer():
+    layers = ("conv1", "fc1")
+    rows = [
+        {**row, "sharing": {"conv1": a, "fc1": b}, "similarity": {"conv1": b, "fc1": a}}
+        for a, b, row in ((0.9, 0.2, row) for row in rows_of({"DMTRL-TT": [1.0]}, 0.1))
+    ]
+    found = {c.text: c.holds for c in omniglot_claims(rows, (), layers) if "falls" in c.text}
+    assert found["DMTRL-TT: rho falls from conv1 to fc1"] is True
+    assert found["DMTRL-TT: the mean cosine of weights falls from conv1 to fc1"] is False
+    assert found["DMTRL-LAF: rho falls from conv1 to fc1"] is None
+
+
+def test_the_command_line_says_what_there_is(capsys):
+    with pytest.raises(SystemExit):
+        main(["letters"])
+    assert "invalid choice: 'letters'" in capsys.readouterr().err
+    assert sys.modules["benchmarks.paper.commands"] is commands

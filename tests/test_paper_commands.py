@@ -12,7 +12,7 @@ import tnshare_torch as tnt
 import torch
 from test_paper_data import archives_in, digits_in, faces_in
 
-from benchmarks.paper import adience, commands, mnist, new_tasks, omniglot, report, table1
+from benchmarks.paper import adience, commands, mnist, new_tasks, omniglot, ratios, report, table1
 from benchmarks.paper.__main__ import main
 from benchmarks.paper.claims import mnist_claims, new_task_claims, omniglot_claims, order_claims
 from benchmarks.paper.data.adience import adience as faces
@@ -146,6 +146,16 @@ def test_classic_methods_are_run_once_for_each_draw(folders, monkeypatch):
     assert rows[0]["chosen"] == {"C": 1.0}
     monkeypatch.setattr(table1, "trained", None)
     run(folders, "table1", "--fractions", "1")
+
+
+def test_ratios_are_those_of_trained_networks_by_both_rules(folders, monkeypatch):
+    monkeypatch.setattr(ratios, "EPS", (0.3,))
+    monkeypatch.setattr(ratios, "FACTORISATIONS", {"TT": "tt"})
+    found = run(folders, "ratios", "--fractions", "0.2")
+    rows = {r["method"]: r for r in json.loads(found["ratios.json"].read_text())["runs"]}
+    bound, per_svd = rows["TT, one bound, eps 0.3"], rows["TT, per SVD, eps 0.3"]
+    assert 0 < per_svd["kept"] < bound["kept"]  # the authors' rule cuts more
+    assert bound["parameters"] == round(bound["kept"] * mnist.DENSE)
 
 
 def test_the_report_has_the_papers_tables(tmp_path):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-from . import adience, mnist, new_tasks, omniglot, report, table1
+from . import adience, mnist, new_tasks, omniglot, ratios, report, table1
 from .experiment import Draw, Experiment
 from .methods import Method, chosen
 
@@ -67,6 +67,11 @@ def run_table1(options: Options) -> None:
     table1.run(options.data, options.work, options.results, options.draws(0.01, [0.01], mnist.SEEDS))
 
 
+def run_ratios(options: Options) -> None:
+    """Parameters that factors keep."""
+    ratios.run(options.data, options.work, options.results, options.draws(0.01, [0.01], mnist.SEEDS))
+
+
 def run_report(options: Options) -> None:
     """One page of all results."""
     print(f"wrote {report.write(options.results).name}")
@@ -92,5 +97,6 @@ COMMANDS: dict[str, Callable[[Options], None]] = {
     "adience": run_adience,
     "new-tasks": run_new_tasks,
     "table1": run_table1,
+    "ratios": run_ratios,
     "report": run_report,
 }

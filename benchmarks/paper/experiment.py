@@ -116,7 +116,7 @@ class Experiment:
         settings = {name: self.protocol.settings(method) for name, method in self.methods.items()}
         collect(self.runs, settings, {digest(each) for each in settings.values()})
 
-    def stage_one(self, draw: Draw, progress: Progress) -> list[nn.Module]:
+    def stage_one(self, draw: Draw, progress: Progress = lambda: None) -> list[nn.Module]:
         """The single-task networks after the first stage, which four methods start from: trained once."""
         recipe = self.protocol.first
         path = self.work / f"trained-{digest(asdict(recipe))}-{draw.fraction:g}-{draw.seed}.pt"

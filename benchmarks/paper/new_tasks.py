@@ -101,7 +101,7 @@ def rows(
 def started(way: str, known: Shared, sizes: Sequence[int], seed: int) -> Shared:
     """Networks of the new alphabets before they are fitted."""
     makes = [lambda size=size: CharacterNet(size) for size in sizes]
-    nets = alike_networks(makes, CharacterNet.layers[:-1], seed)  # type: ignore[arg-type]
+    nets = alike_networks(makes, CharacterNet.layers[:-1], seed)
     if way == SCRATCH:
         return tnt.share(nets, layers={"*": "single"})
     shared = with_new_tasks(known, nets)

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import claims, figures, html, published
-from .methods import LARGE, STL
+from . import claims, figures, html, published, ratios
+from .methods import FACTORISATIONS, LARGE, STL
 from .networks import CharacterNet
 from .new_tasks import CODES, EVERYTHING, SCRATCH
 from .shallow_table import GRIDS
@@ -36,6 +36,7 @@ def write(results: Path) -> Path:
             "draws of the training images; the test images were read once, by these runs."
         ),
         *_mnist(digits),
+        _ratios(rows.get("ratios", [])),
         *_omniglot(rows.get("omniglot", []), found.get("omniglot", {}), results),
         *_new_tasks(rows.get("new-tasks", [])),
         *_adience(rows.get("adience", [])),
@@ -119,6 +120,18 @@ def _pairs(caption: str, rows: Sequence[Row], fraction: float, rival: str) -> st
         if any(found):
             lines.append([name, *(str(each or "") for each in found)])
     return html.table(caption, ["method", f"{STL} minus it", f"{rival} minus it"], lines)
+
+
+def _ratios(rows: Sequence[Row]) -> str:
+    lines = []
+    for factorisation in FACTORISATIONS:
+        for eps in ratios.EPS:
+            found = [mean_of(rows, ratios.named(factorisation, r, eps), 0.01, "kept") for r in ratios.RULES]
+            if any(found):
+                paper = f"{published.DEEP[f'DMTRL-{factorisation}'][2]:.2f}" if eps == 0.1 else ""
+                lines.append([factorisation, f"{eps:g}", *(str(each or "") for each in found), paper])
+    caption = "Parameters kept of the single-task networks after the first stage, as a ratio"
+    return html.table(caption, ["method", "eps", *ratios.RULES, "paper"], lines)
 
 
 def _omniglot(rows: Sequence[Row], found: Mapping[str, Any], results: Path) -> list[str]:

@@ -78,7 +78,9 @@ def measured(
         gradients: Sequence[torch.Tensor] = ()
         if found and wanted:
             sums = [_weighted(leaf) for leaf in found]
-            gradients = torch.autograd.grad(sums, wanted, allow_unused=True, materialize_grads=True)
+            # Inputs may come from an earlier call of the same network, whose graph is still the user's.
+            keep = {"retain_graph": True, "allow_unused": True, "materialize_grads": True}
+            gradients = torch.autograd.grad(sums, wanted, **keep)
     return Measured([leaf.detach() for leaf in outputs], list(gradients), [b.clone() for b in buffers])
 
 

@@ -85,6 +85,13 @@ def test_leaving_out_what_has_no_loss_changes_neither_the_loss_nor_the_gradients
         torch.testing.assert_close(gradient, p.grad)
 
 
+def test_what_a_call_gave_may_be_given_to_another_call_and_trained_through():
+    shared = tnt.share(nets(), layers={"first": "hard", "*": "single"}, strategy="vmap")
+    x = torch.rand(4, 1, 2, 2)
+    for _ in range(3):  # both paths are compared once, and the input's graph must survive it
+        shared.fan_out(shared(x, 0, last=1), first=1).sum().backward()
+
+
 def test_errors_of_one_against_rest_are_counted_by_sign_and_by_rank():
     class Fixed:
         def fan_out(self, x, first=0):

@@ -107,8 +107,6 @@ def timed(programs: Mapping[str, Callable[[], object]]) -> dict[str, float]:
         rounds += 1
         shortest = min(min(values) for values in times.values())
         if rounds > 1:
-        shortest = min(min(values) for values in times.values())
-        if rounds > 1:
             limit = _HOPELESS * shortest + (_SLICE if rounds < _FIRST else 0.0)
             programs = {n: p for n, p in programs.items() if min(times[n]) < limit}
     # On a busy machine the shortest time says the most; the first run was a warm-up.

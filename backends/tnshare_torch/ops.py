@@ -23,7 +23,7 @@ class TorchOps:
     bmm = staticmethod(torch.bmm)
     reshape = staticmethod(torch.reshape)
     multiply = staticmethod(torch.mul)
-    transpose = staticmethod(torch.permute)
+    transpose: Callable[[torch.Tensor, Any], torch.Tensor] = staticmethod(torch.permute)
     in_chunks = staticmethod(in_chunks)
     convolve = staticmethod(convolve)
 

@@ -79,8 +79,9 @@ def measured(
         if found and wanted:
             sums = [_weighted(leaf) for leaf in found]
             # Inputs may come from an earlier call of the same network, whose graph is still the user's.
-            keep = {"retain_graph": True, "allow_unused": True, "materialize_grads": True}
-            gradients = torch.autograd.grad(sums, wanted, **keep)
+            gradients = torch.autograd.grad(
+                sums, wanted, retain_graph=True, allow_unused=True, materialize_grads=True
+            )
     return Measured([leaf.detach() for leaf in outputs], list(gradients), [b.clone() for b in buffers])
 
 

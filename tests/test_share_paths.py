@@ -290,3 +290,59 @@ def test_mixed_batches_of_any_composition(strategy):
     x = torch.randn(300, 4, dtype=torch.float64)
     close(shared(x, skewed)[7], models[3](x[7]))
     assert shared.paths.strategy == "loop" or shared.paths.known["mixed", True].reason == ""
+
+
+def test_inference_mode_and_transforms():
+    models = variants(mlp, 5)
+    shared = tnt.share(models, eps=0)
+    with torch.inference_mode():
+        xs = torch.randn(5, 3, 4, dtype=torch.float64)
+        expected = torch.stack([model(x) for model, x in zip(models, xs, strict=True)])
+        for _ in range(3):
+            close(shared(xs), expected)
+    assert shared.paths.known["each", True].reason == ""
+    x = torch.randn(3, 4, dtype=torch.float64)
+    parameters = {name: p.detach() for name, p in shared.named_parameters()}
+
+    def total(parameters, x):
+        return torch.func.functional_call(shared, parameters, (x, [3, 0, 3])).square().sum()
+
+    for _ in range(3):
+        found = torch.func.grad(total)(parameters, x)
+    shared(x, [3, 0, 3]).square().sum().backward()
+    for name, parameter in shared.named_parameters():
+        close(found[name], torch.zeros_like(parameter) if parameter.grad is None else parameter.grad)
+    rows = torch.func.vmap(lambda row: shared(row[None], 2)[0])(x)
+    close(rows, models[2](x))
+    known = shared.paths.known.get(("mixed", True))
+    assert known is None or known.reason is None  # inside a transform nothing was tried out
+
+
+def test_heads_of_different_sizes_go_one_by_one():
+    models = variants(mlp, 5)
+    for n, model in enumerate(models):
+        model[2] = nn.Linear(6, 1 + n % 2).double()
+    shared = tnt.share(models, eps=0)
+    x = torch.randn(4, 4, dtype=torch.float64)
+    for _ in range(3):
+        close(shared.fan_out(x), [model(x) for model in models])
+        close(shared(x, [0, 2, 4, 0])[1:2], models[2](x[1:2]))
+    assert "one by one: " in shared.paths.explain()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_gradients_are_right_at_once(way):
+    """By finite differences, in every direction."""
+    shared = tnt.share(variants(mlp, 3), "tucker", eps=0.3, strategy="vmap")
+    xs = torch.randn(3, 4, 4, dtype=torch.float64)
+    for _ in range(2):
+        WAYS[way](shared, xs)
+    names = [name for name, _ in shared.named_parameters()]
+
+    def run(x, *parameters):
+        with torch.nn.utils.stateless._reparametrize_module(
+            shared, dict(zip(names, parameters, strict=True))
+        ):
+            return WAYS[way](shared, x)
+
+    assert torch.autograd.gradcheck(run, (xs.requires_grad_(), *shared.parameters()), fast_mode=True)

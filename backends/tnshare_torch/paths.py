@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import torch
+from torch.utils._pytree import tree_map_only
 
 import tnshare as tn
 from tnshare.batching import at_once_pays
@@ -42,7 +43,7 @@ class Paths:
         """The outputs of a call."""
         if torch.compiler.is_compiling():
             return call.fast() if self._pays(call) and self._passed(call) else call.exact()
-        if self.strategy == "loop" or not ops.concrete(call.x):
+        if self.strategy == "loop" or not ops.concrete(call.x) or _transformed():
             return call.exact()
         key = (call.way, call.shared.training)
         if key not in self.known:
@@ -59,10 +60,12 @@ class Paths:
     def probe(self, call: Call) -> None:
         """Find out on a few rows whether both paths give the same, and remember it."""
         key = (call.way, call.shared.training)
-        few, trial = call.few(), Trial(still=True)
+        with torch.inference_mode(False):  # gradients are compared too, whoever asks
+            few, trial = _normal(call.few()), Trial(still=True)
         if isinstance(few, Mixed) and len(few.ids) < 3:
             return  # too few to see whether rows are independent: some other call will show
-        reason = compared(few, trial)
+        with torch.inference_mode(False):
+            reason = compared(few, trial)
         self.known[key] = Known(
             self.known[key].numbers if key in self.known else _numbers(few, trial), reason
         )
@@ -97,3 +100,14 @@ class Paths:
 def _numbers(call: Call, trial: Trial) -> float:
     """What a function of one task gives for a row, on average."""
     return trial.numbers / max(trial.calls, 1) / max(call.rows, 1)
+
+
+def _normal(call: Call) -> Call:
+    """A call with inputs of its own, which autograd can use also if they were made in inference mode."""
+    x, kwargs = tree_map_only(torch.Tensor, torch.clone, (call.x.detach(), dict(call.kwargs)))
+    return replace(call, x=x, kwargs=kwargs)
+
+
+def _transformed() -> bool:
+    """Whether this runs inside a transform of torch.func, where nothing can be tried out."""
+    return torch._C._functorch.peek_interpreter_stack() is not None

@@ -36,7 +36,8 @@ def at_once(
     with such axes by name, for those that have one.
     """
     own = _stacked(cast, tasks)
-    before = {} if torch.compiler.is_compiling() else {name: tensor._version for name, tensor in own.items()}
+    counted = not torch.compiler.is_compiling() and not torch.is_inference_mode_enabled()
+    before = {name: tensor._version for name, tensor in own.items()} if counted else {}
     codes = {name: cast.factors(name, tasks) for name in shared.programs}
     inputs = x[0], dict(kwargs[0])
     dims = x[1], {name: kwargs[1].get(name) for name in kwargs[0]}

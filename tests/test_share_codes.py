@@ -95,6 +95,8 @@ def test_codes_of_wrong_shapes_are_refused(code, found):
         shared(draw(2), code=code)
     with pytest.raises(tn.TnshareError, match="a network or a code, not both"):
         shared.add_task(bare(1)[0], code=shared.code(0))
+    with pytest.raises(tn.TnshareError, match="takes the code of one task: found 2 codes"):
+        shared.add_task(code=torch.zeros(2, 6))
 
 
 def test_fit_code_is_least_squares():

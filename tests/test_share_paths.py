@@ -231,6 +231,19 @@ def test_compiled_training_keeps_statistics():
     assert int(shared.weights(0)["norm.num_batches_tracked"]) == 1
 
 
+def test_a_task_given_by_a_tensor_is_compiled_once_for_all_tasks():
+    x = torch.randn(5, 6, dtype=torch.float64)
+    shared = tnt.share(variants(Net, 4), eps=0.05).train()
+    eager = copy.deepcopy(shared)
+    torch._dynamo.reset()
+    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(shared, fullgraph=True, backend=counter)
+    for t in (1, 3, 1, 0):
+        close(compiled(x, torch.tensor(t)), eager(x, t))
+    assert counter.frame_count == 1
+    close(dict(shared.tasks.named_buffers()), dict(eager.tasks.named_buffers()))
+
+
 def test_mixed_tasks_in_compiled_code_need_a_probe():
     shared = tnt.share(variants(Net, 4), eps=0.05).eval()
     x, ids = torch.randn(5, 6, dtype=torch.float64), torch.tensor([0, 1, 2, 3, 0])

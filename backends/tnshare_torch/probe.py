@@ -23,12 +23,14 @@ def compared(call: Call, trial: Trial) -> str:
     Outputs, gradients and buffers of both are compared, with the same random state; it and the buffers are
     restored afterwards. The exact one is the ``trial``.
     """
-    held = {name: buffer.clone() for name, buffer in call.shared.named_buffers()}
+    held = {name: buffer.clone() for name, buffer in _buffers(call)}
     state = _random_state(call.x)
     try:
         expected = _of(call, call.exact, trial)
         if any(not torch.equal(a, b) for a, b in zip(state, _random_state(call.x), strict=True)):
             return "the network draws random numbers, so that no two runs are the same"
+        if isinstance(call, Mixed) and any(not torch.equal(b, held[n]) for n, b in _buffers(call)):
+            return "the network writes to buffers, and what it writes depends on how rows are grouped"
         _restore(call, held)
         if isinstance(call, Mixed):
             if not _of(call, call.alone).alike(expected):
@@ -100,9 +102,13 @@ def _random_state(like: torch.Tensor) -> list[torch.Tensor]:
     return [torch.get_rng_state(), *([torch.cuda.get_rng_state(like.device)] if like.is_cuda else [])]
 
 
+def _buffers(call: Call) -> list[tuple[str, torch.Tensor]]:
+    return list(call.shared.tasks.named_buffers())
+
+
 def _restore(call: Call, held: dict[str, torch.Tensor]) -> None:
     with torch.no_grad():
-        for name, buffer in call.shared.named_buffers():
+        for name, buffer in _buffers(call):
             buffer.copy_(held[name])
 
 

@@ -24,7 +24,7 @@ from .programs import ROWS, Programs
 from .rows import Groups, check_entries, read_ids, stacked
 from .state import SharedState
 from .template import fill, tensors_of
-from .together import row_by_row
+from .together import one_of, row_by_row
 
 _TRACED_ROWS = 128  # for which traced calls are planned, whatever their rows
 
@@ -242,7 +242,10 @@ class Shared(SharedState):
             return made
         if code is None:
             return mean_task(self)
-        return described_task(self, Described(self, code).code[0])
+        described = Described(self, code)
+        if len(described) > 1:
+            raise tn.TnshareError(f"add_task takes the code of one task: found {len(described)} codes")
+        return described_task(self, described.code[0])
 
     def _cast(self, code: torch.Tensor | None) -> Cast:
         cast = Cast(self) if code is None else Described(self, code)
@@ -273,27 +276,21 @@ class Shared(SharedState):
         return one_by_one(self, cast, range(len(cast)), list(xs), [kwargs] * len(cast))
 
     def _traced_mixed(self, cast: Cast, x: torch.Tensor, ids: Any, kwargs: Mapping[str, Any]) -> Any:
+        ids = torch.as_tensor(ids, device=x.device).long()
+        if ids.ndim == 0:
+            return one_of(self, cast, x, ids, kwargs)
         if not self.paths.rows_are_independent(self.training):
             raise tn.TnshareError(
                 "in compiled code rows of mixed tasks are run one by one, for networks that treat every row "
                 "alone, and nothing shows yet that this one does: share(..., example=x)"
             )
-        return row_by_row(self, cast, x, torch.as_tensor(ids, device=x.device).long(), kwargs)
+        return row_by_row(self, cast, x, ids, kwargs)
 
     def decompositions(self) -> dict[str, tuple[tn.Network, dict[str, Any]]]:
         """Network and factors of every soft weight, codes of all tasks stacked, in NumPy."""
-        found = {}
+        cast, tasks, found = Cast(self), range(len(self.tasks)), {}
         for name, network in self.networks.items():
-            key, sizes = key_of(name), len(self.tasks)
-            every = for_tasks(network, sizes)
-            factors = {}
-            for node in every.nodes:
-                rows = (
-                    [own.get(f"{key}:{node.name}") for own in map(self.own, range(sizes))]
-                    if has_task(every, node)
-                    else None
-                )
-                tensor = self.shared(key)[node.name] if rows is None else torch.stack(rows)
-                factors[node.name] = array_of(tensor)
-            found[name] = every, factors
+            arrays = map(array_of, cast.factors(name, tasks)[0])
+            every = for_tasks(network, len(tasks))
+            found[name] = every, dict(zip(every.shapes, arrays, strict=True))
         return found

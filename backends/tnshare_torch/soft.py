@@ -62,7 +62,8 @@ class Soft:
 
     def _compose(self, task: int) -> None:
         """The weights of all tasks, or, where nobody needs them later and they are large, of some."""
-        most = self.tasks if torch.is_grad_enabled() else max(1, KEPT // max(self.programs.size, 1))
+        together = torch.is_grad_enabled() or torch.compiler.is_compiling()
+        most = self.tasks if together else max(1, KEPT // max(self.programs.size, 1))
         start = task // most * most
         several = min(most, self.tasks - start)
         factors = list(self.factors)

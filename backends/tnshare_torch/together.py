@@ -50,13 +50,8 @@ def row_by_row(
     shared: Shared, cast: Cast, x: torch.Tensor, ids: torch.Tensor, kwargs: Mapping[str, Any]
 ) -> Any:
     """The outputs of rows, each a batch of its own with a task of its own; for traced calls."""
-    every, dim = range(len(cast)), shared.batch_dim
-    own = {name: tensor.index_select(0, ids) for name, tensor in _stacked(cast, every).items()}
-    codes = {}
-    for name in shared.programs:
-        factors, place = cast.factors(name, every)
-        factors[place] = factors[place].index_select(0, ids)
-        codes[name] = factors, place
+    dim = shared.batch_dim
+    own, codes = _chosen(cast, ids)
     dims = {name: shared.batch_dims.get(name) for name in kwargs}
     named = {}  # a row keeps its axis, of size 1
     for name, value in kwargs.items():
@@ -70,6 +65,19 @@ def row_by_row(
                 f"rows of mixed tasks need outputs with rows along axis {dim}: run one task at a time"
             )
     return tree_unflatten([None if f is None else f.movedim(0, dim).squeeze(dim + 1) for f in flat], spec)
+
+
+def one_of(shared: Shared, cast: Cast, x: Any, task: torch.Tensor, kwargs: Mapping[str, Any]) -> Any:
+    """The outputs of one task whose number is a tensor: for traced calls, one program for all tasks."""
+    every, index = range(len(cast)), task.reshape(1)
+    own, codes = _chosen(cast, index)
+    y = _mapped(shared, own, codes, 1, (x, dict(kwargs)), (None, dict.fromkeys(kwargs)))
+    for name in shared.written:  # a task that is not known here gets back what was written to its buffers
+        for number in every:
+            buffer = cast.own(number)(shared.plain[name])
+            buffer.copy_(torch.where(index[0] == number, own[name][0], buffer))
+    flat, spec = tree_flatten(y)
+    return tree_unflatten([None if leaf is None else leaf[0] for leaf in flat], spec)
 
 
 def _mapped(
@@ -110,6 +118,18 @@ def _mapped(
             found = list(mapped(dict(own), rows, *inputs))
     flat = [None if none else found.pop(0) for none in nothing]
     return tree_unflatten(flat, specs[0])
+
+
+def _chosen(cast: Cast, ids: torch.Tensor) -> tuple[Tensors, dict[str, tuple[list[torch.Tensor], int]]]:
+    """What the tasks have of their own, and factors with their codes, for tasks given by a tensor."""
+    every = range(len(cast))
+    own = {name: tensor.index_select(0, ids) for name, tensor in _stacked(cast, every).items()}
+    codes = {}
+    for name in cast.shared.programs:
+        factors, place = cast.factors(name, every)
+        factors[place] = factors[place].index_select(0, ids)
+        codes[name] = factors, place
+    return own, codes
 
 
 def _stacked(cast: Cast, tasks: Sequence[int]) -> dict[str, torch.Tensor]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,8 @@ def steps(nets: Sequence[nn.Module], rounds: int) -> dict[str, Any]:
     runs = {**plain, **{name: shared_step(one, xs, targets) for name, one in shared.items()}}
     for run in runs.values():
         run()  # plans, and gradients that are there from then on
-    timings = interleave(runs, rounds=rounds, label="steps")
+    # One thread, so that its own time is the whole of it, whatever else the machine does.
+    timings = interleave(runs, rounds=rounds, label="steps", clock=time.process_time)
     parameters = {name: sum(p.numel() for p in one.parameters()) for name, one in shared.items()}
     numbers = dict.fromkeys(plain, sum(p.numel() for net in nets for p in net.parameters())) | parameters
     rows = [_row(name, timings, numbers[name], peak_bytes(run)) for name, run in runs.items()]
@@ -85,7 +87,9 @@ def conversions(nets: Sequence[nn.Module], rounds: int) -> list[dict[str, Any]]:
             tnt.share(nets, method, eps=EPS)
 
         programs: dict[str, Callable[[], object]] = {"share": convert, "SVDs": svds(nets, method)}
-        timings = interleave(programs, rounds=max(rounds // 5, 3), label=f"share {method}")
+        timings = interleave(
+            programs, rounds=max(rounds // 5, 3), label=f"share {method}", clock=time.process_time
+        )
         ratio = timings["share"].median / timings["SVDs"].median
         found.append({"method": method, "share / SVDs": ratio, "noise floor": noise_floor(timings)})
     return found

@@ -31,12 +31,13 @@ def interleave(
     seed: int = 0,
     label: str = "",
     warm: bool = True,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Timing]:
     """Time each program once a round, after a round that does not count (none, if they are ``warm``=False).
 
     The first program also runs a second time in every round, under its name with ``AGAIN``: the ratio of the
     two is the noise floor, which no other ratio can be finer than. A program with fewer ``rounds`` of its own
-    than the others sits out rounds at random; one with none is not run.
+    than the others sits out rounds at random; one with none is not run. ``clock`` gives the seconds.
     """
     first = next(iter(programs))
     entries = {**programs, first + AGAIN: programs[first]}
@@ -55,9 +56,9 @@ def interleave(
             rng.shuffle(order)
             for name in order:
                 run = entries[name]
-                start = time.perf_counter()
+                start = clock()
                 run()
-                taken = time.perf_counter() - start
+                taken = clock() - start
                 if n:
                     seconds[name].append(taken)
             if label:

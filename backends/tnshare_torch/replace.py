@@ -70,7 +70,8 @@ class Table:
     def real(self, tree: Any) -> Any:
         """The same with tensors where it has placeholders."""
         if isinstance(tree, torch.Tensor):
-            found = self.tensors.get(id(tree), tree)
+            # Only placeholders are looked up: compiled code that has read the id of an input serves it alone.
+            found = self.tensors.get(id(tree), tree) if tree.is_meta else tree
             return found.composed(self.task) if isinstance(found, Soft) else found
         if type(tree) is tuple:
             return tuple([self.real(part) for part in tree])

@@ -14,7 +14,7 @@ import tnshare as tn
 
 def read_ids(task: Any, tasks: int) -> int | np.ndarray[Any, Any]:
     """The number of a task, or one for each row."""
-    ids = np.asarray(task.detach().cpu() if isinstance(task, torch.Tensor) else task)
+    ids = _read(task) if isinstance(task, torch.Tensor) else np.asarray(task)
     if not np.issubdtype(ids.dtype, np.integer):
         raise tn.TnshareError(f"task ids must be whole numbers: found dtype {ids.dtype}")
     if ids.ndim > 1:
@@ -26,6 +26,24 @@ def read_ids(task: Any, tasks: int) -> int | np.ndarray[Any, Any]:
             f"task {ids.reshape(-1)[wrong[0]]}{where} is out of range: expected 0 <= task <= {tasks - 1}"
         )
     return ids if ids.ndim else int(ids)
+
+
+def _read(ids: torch.Tensor) -> np.ndarray[Any, Any]:
+    if ids.is_floating_point() or ids.is_complex():
+        raise tn.TnshareError(f"task ids must be whole numbers: found dtype {ids.dtype}")
+    if ids.is_meta:
+        raise tn.TnshareError("task ids must be on a device that has numbers: found the device meta")
+    try:
+        return np.asarray(ids.cpu())
+    except RuntimeError:  # inside transforms of torch.func that gives no numbers, but this may
+        pass
+    try:
+        return np.array(ids.tolist(), np.int64)
+    except RuntimeError:
+        raise tn.TnshareError(
+            "task ids must be known when rows are grouped by task: found ids of a transform, such as vmap; "
+            "call it inside with one task, or outside with all ids"
+        ) from None
 
 
 def check_entries(xs: Any, tasks: int) -> None:
@@ -111,13 +129,15 @@ def on(x: torch.Tensor, index: np.ndarray[Any, Any]) -> torch.Tensor:
 def stacked(outputs: list[Any], must: bool) -> Any:
     """Outputs of all tasks as one, a task axis first; a list where their shapes differ, if that may be."""
     leaves = [tree_flatten(output) for output in outputs]
-    shapes = {(str(spec), tuple(getattr(leaf, "shape", None) for leaf in flat)) for flat, spec in leaves}
+    # Compared, not put into a set, which would make constants of sizes that compiled code leaves open.
+    shapes = [(str(spec), [getattr(leaf, "shape", None) for leaf in flat]) for flat, spec in leaves]
+    alike = all(shape == shapes[0] for shape in shapes)
     tensors = all(leaf is None or isinstance(leaf, torch.Tensor) for leaf in leaves[0][0])
-    if (len(shapes) > 1 or not tensors) and must:
+    if not (alike and tensors) and must:
         raise tn.TnshareError(
             "the outputs of tasks differ in shape, or are no tensors: give a list of inputs, and get a list"
         )
-    if len(shapes) > 1 or not tensors:
+    if not (alike and tensors):
         return outputs
     columns = zip(*(flat for flat, _ in leaves), strict=True)
     put = [None if column[0] is None else torch.stack(column) for column in columns]

@@ -18,7 +18,7 @@ from tnshare.keep import Kept
 from tnshare.tasks import choose
 from tnshare.ways import Way
 
-from .keep import KeptTensors, alias, mark
+from .keep import KeptTensors, alias, autocasts, mark
 from .ops import ops
 from .state import LayerState
 
@@ -182,7 +182,7 @@ class TaskLayer(LayerState):
             )
 
     def _check_dtype(self, x: torch.Tensor, factor: torch.Tensor) -> None:
-        if x.dtype != factor.dtype and not torch.is_autocast_enabled(x.device.type):
+        if x.dtype != factor.dtype and not autocasts(x.device.type):
             raise tn.TnshareError(
                 f"x must have the dtype of the layer, {factor.dtype}: found {x.dtype}; "
                 f"convert it with x.to({factor.dtype})"

@@ -12,6 +12,7 @@ from tnshare.layer import Tasks
 from tnshare.spec import Spec
 
 from .base import TaskLayer
+from .keep import autocasts
 
 
 class Embedding(TaskLayer):
@@ -65,6 +66,6 @@ class Embedding(TaskLayer):
 
 def _as_stored(x: Any) -> AbstractContextManager[object]:
     """Products of factors are not shortened by autocast: looking rows up is not, in torch."""
-    if isinstance(x, torch.Tensor) and torch.is_autocast_enabled(x.device.type):
+    if isinstance(x, torch.Tensor) and autocasts(x.device.type):
         return torch.autocast(x.device.type, enabled=False)
     return nullcontext()

@@ -24,7 +24,7 @@ class KeptTensors(Kept):
             self.drop()
             self._seen = _optimisers.steps
         kind = factors[0].device.type
-        if torch.is_autocast_enabled(kind):  # what it makes of a tensor is something else to keep
+        if autocasts(kind):  # what it makes of a tensor is something else to keep
             key = key, torch.get_autocast_dtype(kind)
         entry = self._entries.get(key)
         if entry is not None and entry.marks == self._marks(factors):
@@ -44,6 +44,11 @@ class KeptTensors(Kept):
 
     def _made(self, prepare: Callable[[], Any]) -> Any:
         return _detached(prepare())
+
+
+def autocasts(kind: str) -> bool:
+    """Whether autocast is on; some kinds of devices, as "meta", do not know it."""
+    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
 
 
 def mark(tensor: torch.Tensor) -> Any:

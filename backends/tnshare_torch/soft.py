@@ -12,6 +12,7 @@ from torch.nn import functional
 from tnshare.candidate import KEPT
 
 from .again import running, unrecorded
+from .keep import autocasts
 from .ops import ops
 from .programs import Applied, Programs
 
@@ -78,7 +79,7 @@ class Soft:
     def _applies(self, x: torch.Tensor) -> bool:
         """Whether x is what a plan can take: others go to torch as they are, for what it makes of them."""
         plain = x.layout == torch.strided and not x.is_nested and x.ndim > 0
-        dtype = x.dtype if _shortens(x.device.type) else self.factors[0].dtype
+        dtype = x.dtype if autocasts(x.device.type) else self.factors[0].dtype
         return plain and x.shape[-1] == self.programs.in_features and x.dtype == dtype
 
     def _pieces(self, x: torch.Tensor) -> tuple[Applied, list[Sequence[torch.Tensor]]]:
@@ -99,9 +100,4 @@ class Soft:
 def _precise(like: torch.Tensor) -> AbstractContextManager[Any]:
     """Weights are composed in their own precision, also under autocast, which shortens them afterwards."""
     kind = like.device.type
-    return torch.autocast(kind, enabled=False) if _shortens(kind) else nullcontext()
-
-
-def _shortens(kind: str) -> bool:
-    """Whether autocast is on, for devices that know it."""
-    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    return torch.autocast(kind, enabled=False) if autocasts(kind) else nullcontext()

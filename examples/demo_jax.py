@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
+from functools import partial
 from typing import Any
 
 import digits
@@ -48,30 +49,28 @@ def trees_of(model: Tree | tnj.Shared) -> Tree:
     return model.compose() if isinstance(model, tnj.Shared) else model
 
 
-def fan_out(model: Tree | tnj.Shared, x: jax.Array) -> jax.Array:
-    """The same images through the networks of all tasks: (T, N)."""
-    return jax.vmap(net, in_axes=(0, None))(trees_of(model), x)
+fan_out = jax.jit(jax.vmap(net, in_axes=(0, None)))  # the same images through all networks: (T, N)
+
+
+@partial(jax.jit, static_argnames="rate")
+def step(model: Tree, state: Any, x: jax.Array, answers: jax.Array, rate: float) -> tuple[Tree, Any]:
+    """One step of one optimiser for all tasks: Adam works on every number for itself."""
+
+    def loss(model: Tree) -> jax.Array:
+        each = optax.sigmoid_binary_cross_entropy(fan_out(trees_of(model), x), answers)
+        return each.mean(1).sum()  # each task has its own loss
+
+    updates, state = optax.adam(rate).update(jax.grad(loss)(model), state)
+    return optax.apply_updates(model, updates), state
 
 
 def train(model: Tree, data: Split, s: Settings, seed: int, bar: tqdm) -> tuple[Tree, float]:
     """One stage; returns what was trained, and the median milliseconds of a step."""
-    # One optimiser for all: Adam works on every number for itself.
-    optimiser = optax.adam(s.rate)
-    images, answers = jnp.asarray(data.images), jnp.asarray(digits.answers(data.digits))
-
-    @jax.jit
-    def step(model: Tree, state: Any, rows: jax.Array) -> tuple[Tree, Any]:
-        def loss(model: Tree) -> jax.Array:
-            each = optax.sigmoid_binary_cross_entropy(fan_out(model, images[rows]), answers[:, rows])
-            return each.mean(1).sum()  # each task has its own loss
-
-        updates, state = optimiser.update(jax.grad(loss)(model), state)
-        return optax.apply_updates(model, updates), state
-
-    state, times = optimiser.init(model), []
-    for rows in digits.batches(len(images), s.batch, s.steps, seed):
+    answers, state, times = digits.answers(data.digits), optax.adam(s.rate).init(model), []
+    for rows in digits.batches(len(data.images), s.batch, s.steps, seed):
         start = time.perf_counter()
-        model, state = jax.block_until_ready(step(model, state, jnp.asarray(rows)))
+        batch = data.images[rows], answers[:, rows]
+        model, state = jax.block_until_ready(step(model, state, *batch, rate=s.rate))
         times.append(1e3 * (time.perf_counter() - start))
         bar.update()
     return model, statistics.median(times)
@@ -79,8 +78,8 @@ def train(model: Tree, data: Split, s: Settings, seed: int, bar: tqdm) -> tuple[
 
 def measured(method: str, model: Tree, data: Split, ms: float) -> Result:
     """Errors on the images that nobody trained on, and how alike the tasks are in every layer."""
-    outputs = jax.device_get(jax.jit(fan_out)(model, data.test_images))
-    trees = jax.device_get(trees_of(model))
+    trees = jax.device_get(jax.jit(trees_of)(model))
+    outputs = jax.device_get(fan_out(trees, data.test_images))
     cosine = {layer: digits.mean_cosine(list(trees[layer]["kernel"])) for layer in SHAPES}
     strength = model.sharing() if isinstance(model, tnj.Shared) else {}
     count = sum(leaf.size for leaf in jax.tree.leaves(model))

@@ -111,6 +111,28 @@ def test_layers_keep_precision_dtype_and_frozen_codes(module):
     assert text.count("HIGHEST") == 2 * text.count("dot_general") > 0
 
 
+@pytest.mark.parametrize(("module", "layout"), [("nnx", "NWC"), ("equinox", "NCW")])
+def test_convolutions_and_embeddings(module, layout):
+    pytest.importorskip({"nnx": "flax.nnx"}.get(module, module))
+    shell = __import__(f"tnshare_jax.{module}", fromlist=["Layer"])
+    description = tn.Conv(2, 4, 3, T, tn.LAF(2), stride=2, padding=1)
+    conv = shell.Conv(2, 4, 3, T, tn.LAF(2), stride=2, padding=1, seed=3)
+    assert conv.description == description
+    x = np.random.default_rng(0).standard_normal((7, 2, 6)).astype(np.float32)
+    expected = tn.apply(description, description.init(3), x, np.asarray(IDS))
+    if layout == "NWC":
+        x, expected = np.moveaxis(x, 1, -1), np.moveaxis(expected, 1, -1)
+    run = jax.jit(lambda x, task: conv(x, task))
+    same(run(x, IDS), expected)
+    same(run(x[2], 1), expected[2])
+    described = tn.Embedding(9, 4, T, tn.TT((3, 2)), padding_idx=2)
+    table = shell.Embedding(9, 4, T, tn.TT((3, 2)), padding_idx=2)
+    assert table.description == described
+    tokens = np.array([[1, 2], [8, 0]])
+    same(jax.jit(lambda tokens: table(tokens, 3))(tokens), tn.apply(described, described.init(), tokens, 3))
+    assert list(table.params()) == list(described.shapes)
+
+
 HIDDEN = """
 import sys
 sys.modules[{package!r}] = None

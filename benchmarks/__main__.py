@@ -1,43 +1,160 @@
-"""`python -m benchmarks`: what can be measured so far, as tables."""
+"""`python -m benchmarks`: contract or materialise, what it costs, and what one would use instead.
+
+Without names a quick run of all suites (under five minutes); `--full` the whole. Each prints a table and
+writes benchmarks/results/<name>.json, .html and figures. A run that was stopped goes on where it stopped.
+
+`python -m benchmarks yours --help` answers for a layer of your own, `python -m benchmarks report FILE.json`
+makes the report of a result file again, `python -m benchmarks.planner --help` is about the planner.
+"""
 
 from __future__ import annotations
 
 import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from threadpoolctl import threadpool_limits
+from .text import table
 
-from . import decompose, imports
+__all__ = ["main", "table"]
+QUICK = ("imports", "compose", "apply", "conv", "mixed", "memory", "scale", "roofline", "predicted")
+FULL = (*QUICK, "decompose")
+JAX = ("compose", "apply", "mixed")
+RESULTS = Path(__file__).parent / "results"
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the suites that were asked for."""
-    suites = {"imports": imports.run, "decompose": decompose.run}
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("suites", nargs="*", metavar="suite", help=f"any of {', '.join(suites)}; all if none")
-    parser.add_argument("--rounds", type=int, default=7, help="rounds in which every program runs once (7)")
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["yours"]:
+        from .yours import main as yours
+
+        yours(given[1:])
+    elif given[:1] == ["report"]:
+        from .page import again
+
+        again([Path(name) for name in given[1:]])
+    else:
+        _measure(_options(given))
+
+
+def fix_threads(threads: int, backend: str) -> None:
+    """As many threads as asked for, in every library; JAX must be told before it is imported."""
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ[name] = str(threads)
+    if backend == "jax":
+        eigen = "true" if threads > 1 else "false"
+        os.environ["XLA_FLAGS"] = (
+            f"--xla_cpu_multi_thread_eigen={eigen} intra_op_parallelism_threads={threads}"
+        )
+        if hasattr(os, "sched_setaffinity"):  # its pool has a thread for each core that it may use
+            allowed = sorted(os.sched_getaffinity(0))
+            os.sched_setaffinity(0, set(allowed[-threads:]))
+        return
+    import torch
+
+    torch.set_num_threads(threads)
+
+
+def make_bench(backend: str, device: str, limit: int) -> Any:
+    """A framework on a device."""
+    if backend == "jax":
+        if device == "cpu":
+            os.environ.setdefault("JAX_PLATFORMS", "cpu")
+        from .peers import in_jax
+
+        return in_jax.Bench(device, limit)
+    from .peers import in_torch
+
+    return in_torch.Bench(device, limit)
+
+
+def suite_jobs(name: str, bench: Any, full: bool) -> list[Any]:
+    """The jobs of a suite."""
+    from importlib import import_module
+
+    if name in ("imports", "decompose"):
+        tables = import_module("benchmarks.suites.tables")
+        return list(getattr(tables, name)(bench, full))
+    return list(import_module(f"benchmarks.suites.{name}").jobs(bench, full))
+
+
+def _measure(options: argparse.Namespace) -> None:
+    from . import page, records, results
+    from .allocator import keep_memory
+    from .run import progress, run
+
+    fix_threads(options.threads, options.backend)
+    allocator = keep_memory()
+    bench = make_bench(options.backend, options.device, _limit(options))
+    at = records.commit()
+    place = f"{options.backend}-{options.device.replace(':', '')}"
+    kept = records.Records(options.results / f"bench-{records.label(at)}-{place}.jsonl")
+    jobs = {name: suite_jobs(name, bench, options.full) for name in options.suites}
+    with tempfile.TemporaryDirectory() as store, progress(sum(map(len, jobs.values()))) as bar:
+        os.environ["TNSHARE_CACHE"] = store  # a profile that was calibrated here is another experiment
+        for name, own in jobs.items():
+            run(name, own, kept, options.seconds, bar)
+    settings = {
+        "backend": options.backend,
+        "device": options.device,
+        "threads": options.threads,
+        "seconds": options.seconds,
+        "full": options.full,
+        "clock": bench.meter.clock,
+        "memory": bench.meter.memory,
+        "allocator": allocator,
+    }
+    asked = {name: {job for job, _ in own} for name, own in jobs.items()}
+    suites = {name: [row for row in kept.of(name) if row["name"] in asked[name]] for name in jobs}
+    result = {"commit": at, "machine": records.machine(options.device), "settings": settings}
+    path, note = results.write(options.results, _stem(options), {**result, "suites": suites})
+    print(page.as_text(results.read(path)))
+    print(f"wrote {', '.join(p.name for p in (path, *page.write(path)))}{note}")
+
+
+def _limit(options: argparse.Namespace) -> int:
+    """Bytes that a single program may need: little in a quick run, else a quarter of the memory."""
+    if not options.full:
+        return 2**29
+    return max(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4, 2**30)
+
+
+def _stem(options: argparse.Namespace) -> str:
+    whole = set(options.suites) >= set(JAX if options.backend == "jax" else QUICK)
+    name = ("full" if options.full else "quick") if whole else "-".join(options.suites)
+    backend = "" if options.backend == "torch" else f"-{options.backend}"
+    device = "" if options.device == "cpu" else f"-{options.device.replace(':', '')}"
+    return f"{name}{backend}{device}"
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("suites", nargs="*", metavar="suite", help=f"any of {', '.join(FULL)}")
+    parser.add_argument("--full", action="store_true", help="all points of the suites (about an hour)")
+    parser.add_argument("--backend", choices=("torch", "jax"), default="torch")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ... (cpu)")
+    parser.add_argument("--seconds", type=float, help="of rounds for each point (0.4, with --full 2)")
     parser.add_argument("--threads", type=int, default=1, help="threads of the linear algebra (1)")
-    options = parser.parse_args()
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder (benchmarks/results)")
+    options = parser.parse_args(arguments)
+    known = JAX if options.backend == "jax" else FULL
     for name in options.suites:
-        if name not in suites:
-            parser.error(f"no suite is called {name!r}: expected any of {', '.join(suites)}")
-    with threadpool_limits(options.threads):
-        for name in options.suites or suites:
-            rows = suites[name](options.rounds)
-            print(f"\n{name}: {options.threads} thread(s), medians of {options.rounds} rounds")
-            print(table(rows))
-
-
-def table(rows: list[dict[str, Any]]) -> str:
-    """Rows as text in columns."""
-    cells = [list(rows[0]), *([_cell(value) for value in row.values()] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = ("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) for line in cells)
-    return "\n".join(line.rstrip() for line in lines)
-
-
-def _cell(value: Any) -> str:
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
+        if name not in known:
+            parser.error(f"no suite for {options.backend} is called {name!r}: expected {', '.join(known)}")
+    if options.device != "cpu" and not options.device.startswith("cuda"):
+        parser.error(f"device must be cpu or cuda: found {options.device!r}")
+    every = JAX if options.backend == "jax" else FULL if options.full else QUICK
+    options.suites = tuple(dict.fromkeys(options.suites)) or every
+    options.seconds = options.seconds or (2.0 if options.full else 0.4)
+    return options
 
 
 if __name__ == "__main__":

@@ -21,27 +21,28 @@ NDArray = np.ndarray[Any, Any]
 
 
 def stacks() -> dict[str, NDArray]:
-    """Two stacks in float32: tasks that share much, and tasks that share nothing.
+    """Two stacks in float32: tasks that share much, and tasks that share nothing."""
+    rng = np.random.default_rng(1)
+    return {"aligned": aligned(SHAPE), "random": rng.standard_normal(SHAPE).astype(np.float32)}
 
-    ``aligned`` is a task mean plus a deviation of 10 % of its norm, with singular values that fall as 1/k
-    along every axis, as of networks trained from the same initial values; ``random`` is incompressible.
+
+def aligned(shape: tuple[int, ...]) -> NDArray:
+    """A task mean plus a deviation of 10 % of its norm, as of networks trained from the same initial values.
+
+    The singular values of the deviation fall as 1/k along every axis. The same for the same shape.
     """
     rng = np.random.default_rng(0)
-    falling = rng.standard_normal(SHAPE)
-    for axis, size in enumerate(SHAPE):
-        shape = [size if n == axis else 1 for n in range(len(SHAPE))]
-        falling /= np.arange(1, size + 1).reshape(shape)
+    falling = rng.standard_normal(shape)
+    for axis, size in enumerate(shape):
+        fall = [size if n == axis else 1 for n in range(len(shape))]
+        falling /= np.arange(1, size + 1).reshape(fall)
     rotated = falling
-    for size in SHAPE:
+    for size in shape:
         turn = np.linalg.qr(rng.standard_normal((size, size)))[0]
         rotated = np.tensordot(rotated, turn, axes=(0, 0))
-    mean = rng.standard_normal(SHAPE[:-1])[..., None]
-    mean = np.broadcast_to(mean, SHAPE)
-    aligned = mean / np.linalg.norm(mean) + 0.1 * rotated / np.linalg.norm(rotated)
-    return {
-        "aligned": aligned.astype(np.float32),
-        "random": rng.standard_normal(SHAPE).astype(np.float32),
-    }
+    mean = np.broadcast_to(rng.standard_normal(shape[:-1])[..., None], shape)
+    stack = mean / np.linalg.norm(mean) + 0.1 * rotated / np.linalg.norm(rotated)
+    return np.asarray(stack, np.float32)
 
 
 def textbook_svds(stack: NDArray, method: str) -> Callable[[], None]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import os
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +22,10 @@ def peak_memory(function: Callable[[], object]) -> tuple[int, str]:
     """
     gc.collect()
     if _STATUS.exists() and _CLEAR.exists():
-        before = _kilobytes("VmRSS")
+        before = status("VmRSS")
         _CLEAR.write_text("5")  # sets the mark back to what is in use now
         function()
-        return 1024 * (_kilobytes("VmHWM") - before), "resident memory of the process"
+        return status("VmHWM") - before, "resident memory of the process"
     tracemalloc.start()
     try:
         function()
@@ -40,10 +42,11 @@ def peak_bytes(function: Callable[[], object]) -> int:
     """
     import torch
 
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as run:
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    with _silent(), torch.profiler.profile(activities=activities, profile_memory=True) as run:
         result = function()
     excused: dict[int, int] = {}  # address -> bytes
-    for tensor in _tensors(result):
+    for tensor in tensors(result):
         address = tensor.untyped_storage().data_ptr()
         excused[address] = excused.get(address, 0) + tensor.nbytes
     events = list(_allocations(run.profiler.kineto_results.experimental_event_tree()))
@@ -61,17 +64,32 @@ def peak_bytes(function: Callable[[], object]) -> int:
     return most
 
 
-def _kilobytes(field: str) -> int:
+@contextmanager
+def _silent() -> Iterator[None]:
+    """The profiler reports its start and stop on the standard error of the process, past Python."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def status(field: str) -> int:
+    """What Linux says of the memory of this process, in bytes."""
     for line in _STATUS.read_text().splitlines():
         if line.startswith(field + ":"):
-            return int(line.split()[1])
+            return 1024 * int(line.split()[1])
     raise RuntimeError(f"{_STATUS} has no field {field}")
 
 
-def _tensors(found: Any) -> Iterator[Any]:
+def tensors(found: Any) -> Iterator[Any]:
+    """All tensors in tuples and lists, at any depth."""
     if isinstance(found, tuple | list):
         for part in found:
-            yield from _tensors(part)
+            yield from tensors(part)
     elif found is not None:
         yield found
 

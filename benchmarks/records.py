@@ -80,9 +80,9 @@ def label(found: Mapping[str, Any]) -> str:
     return f"{found['commit'][:12]}{changes}"
 
 
-def machine() -> dict[str, Any]:
+def machine(device: str = "cpu") -> dict[str, Any]:
     """What was measured on; nothing that says whose it is."""
-    packages = ("numpy", "torch", "jax", "opt_einsum", "tnshare")
+    packages = ("numpy", "torch", "jax", "opt_einsum", "tensorly-torch", "peft", "tnshare")
     pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
@@ -92,6 +92,7 @@ def machine() -> dict[str, Any]:
         "system": platform.system(),
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in packages},
+        **({"gpu": _gpu(device)} if device.startswith("cuda") else {}),
     }
 
 
@@ -100,6 +101,17 @@ def _cpu() -> str:
     lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
     named = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return named[0] if named else platform.machine()
+
+
+def _gpu(device: str) -> dict[str, Any]:
+    import torch
+
+    found = torch.cuda.get_device_properties(device)
+    return {
+        "model": found.name,
+        "memory_gib": round(found.total_memory / 2**30, 1),
+        "cuda": torch.version.cuda,
+    }
 
 
 def _version(package: str) -> str | None:

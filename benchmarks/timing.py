@@ -7,9 +7,12 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
+P = TypeVar("P")
 AGAIN = " (again)"
 NEAR, SLOW, CLOSE = 2, 8, 1.5  # times as long as the fastest: see allot
 
@@ -33,21 +36,36 @@ def interleave(
     warm: bool = True,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Timing]:
-    """Time each program once a round, after a round that does not count (none, if they are ``warm``=False).
+    """Time each program once a round, in the seconds of ``clock``: see `laps`."""
+    found = laps(programs, partial(_lap, clock), rounds=rounds, seed=seed, label=label, warm=warm)
+    return {name: timing([lap for (lap,) in own]) for name, own in found.items()}
 
-    The first program also runs a second time in every round, under its name with ``AGAIN``: the ratio of the
-    two is the noise floor, which no other ratio can be finer than. A program with fewer ``rounds`` of its own
-    than the others sits out rounds at random; one with none is not run. ``clock`` gives the seconds.
+
+def laps(
+    programs: Mapping[str, P],
+    clock: Callable[[P], tuple[float, ...]],
+    *,
+    rounds: int | Mapping[str, int],
+    seed: int = 0,
+    label: str = "",
+    warm: bool = True,
+) -> dict[str, list[tuple[float, ...]]]:
+    """Run each program once a round, after a round that does not count (none, if they are ``warm``=False).
+
+    ``clock`` runs a program and gives the seconds of its parts. The first program also runs a second time in
+    every round, under its name with ``AGAIN``: the ratio of the two is the noise floor, which no other ratio
+    can be finer than. A program with fewer ``rounds`` of its own than the others sits out rounds at random;
+    one with none is not run.
     """
     first = next(iter(programs))
     entries = {**programs, first + AGAIN: programs[first]}
     own = dict.fromkeys(programs, rounds) if isinstance(rounds, int) else dict(rounds)
     own[first + AGAIN] = own[first]
-    entries = {name: run for name, run in entries.items() if own[name]}
+    entries = {name: program for name, program in entries.items() if own[name]}
     total = max(own.values())
     rng = random.Random(seed)
     present = {name: set(rng.sample(range(1, total + 1), own[name])) | {0} for name in entries}
-    seconds: dict[str, list[float]] = {name: [] for name in entries}
+    found: dict[str, list[tuple[float, ...]]] = {name: [] for name in entries}
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -55,18 +73,15 @@ def interleave(
             order = [name for name in entries if n in present[name]]
             rng.shuffle(order)
             for name in order:
-                run = entries[name]
-                start = clock()
-                run()
-                taken = clock() - start
+                lap = clock(entries[name])
                 if n:
-                    seconds[name].append(taken)
+                    found[name].append(lap)
             if label:
                 progress(label, n, total)
     finally:
         if collecting:
             gc.enable()
-    return {name: _timing(values) for name, values in seconds.items()}
+    return found
 
 
 def allot(
@@ -89,10 +104,10 @@ def allot(
     first = next(iter(once))
     fastest = min(once.values()) if reference is None else reference
     least = 3 if fastest > seconds / 8 else least
-    total = sum(min(taken, NEAR * fastest) for taken in once.values()) + once[first]
-    affordable = int(seconds / total)
-    rounds = min(max(affordable, least), most)
     full = {first, *always}
+    shares = (taken if name in full else min(taken, NEAR * fastest) for name, taken in once.items())
+    affordable = int(seconds / (sum(shares) + once[first]))
+    rounds = min(max(affordable, least), most)
     given = {}
     for name, taken in once.items():
         count = min(rounds, int(rounds * NEAR * fastest / taken))
@@ -117,6 +132,12 @@ def once(programs: Mapping[str, Callable[[], object]], *, twice: Iterable[str] =
         if name in again or taken[name] < 0.5:
             taken[name] = _seconds(run)
     return taken
+
+
+def timing(values: Sequence[float]) -> Timing:
+    """The median and the quartiles."""
+    low, median, high = statistics.quantiles(values, n=4) if len(values) > 1 else [values[0]] * 3
+    return Timing(median, low, high, len(values))
 
 
 def ratio(timings: Mapping[str, Timing], name: str, reference: str) -> float:
@@ -167,6 +188,7 @@ def _seconds(run: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def _timing(values: list[float]) -> Timing:
-    low, median, high = statistics.quantiles(values, n=4) if len(values) > 1 else values * 3
-    return Timing(median, low, high, len(values))
+def _lap(clock: Callable[[], float], run: Callable[[], object]) -> tuple[float]:
+    start = clock()
+    run()
+    return (clock() - start,)

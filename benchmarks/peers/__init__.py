@@ -1,0 +1,1 @@
+"""What tnshare is compared with, on the same numbers in the same rounds."""

@@ -1,0 +1,113 @@
+"""Numbers in documents that stem from a result file: each is followed by a comment that says where from.
+
+`2.6<!-- quick.json: apply dense -->` is a number of benchmarks/results/quick.json; `disagreements` finds
+those that are not what the file says, to as many digits as are written. `python -m benchmarks.readme` prints
+all numbers that can be cited.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from . import results, summary
+
+RESULTS = Path(__file__).parent / "results"
+_CITED = re.compile(
+    r"(?P<number>\d[\d,]*(?:\.\d+)?)(?P<unit>[ \w%]*)<!-- (?P<file>[\w.-]+\.json): (?P<key>[^>]+?) -->"
+)
+_SOON = 5e-5  # seconds, under which points of the planner are reported apart
+
+
+def disagreements(text: str, folder: Path = RESULTS) -> list[str]:
+    """The cited numbers of a text that are not those of their files."""
+    found = []
+    for cited in _CITED.finditer(text):
+        path = folder / cited["file"]
+        known = facts(results.read(path)) if path.exists() else {}
+        if cited["key"] not in known:
+            found.append(f"{cited['file']} says nothing of {cited['key']!r}")
+        elif not agrees(cited["number"], known[cited["key"]]):
+            found.append(f"{cited['key']}: {cited['number']} is written, {known[cited['key']]:.5g} was found")
+    return found
+
+
+def citations(text: str) -> int:
+    """How many numbers of a text are cited."""
+    return len(_CITED.findall(text))
+
+
+def agrees(written: str, value: float) -> bool:
+    """Whether a number is that value, rounded to the digits that are written."""
+    plain = written.replace(",", "")
+    digits = len(plain.partition(".")[2])
+    unit = 10.0**-digits
+    return abs(float(plain) - value) <= unit / 2 * (1 + 1e-9)
+
+
+def facts(result: Mapping[str, Any]) -> dict[str, float]:
+    """All numbers of a result that a document may cite."""
+    return _planner(result) if "torch" in result["suites"] else _measured(result)
+
+
+def _measured(result: Mapping[str, Any]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for suite in summary.COMPARED:
+        rows = [
+            r for r in result["suites"].get(suite, []) if r.get("kind") not in ("map", "process", "per row")
+        ]
+        for entry in summary.compared(rows):
+            name = f"{suite} {entry['program']}"
+            found[name] = entry["time / tnshare"]
+            found[f"{name}, points"] = entry["points"]
+            if entry["peak memory / tnshare"] is not None:
+                found[f"{name}, memory"] = entry["peak memory / tnshare"]
+    return found | _promised(result)
+
+
+def _promised(result: Mapping[str, Any]) -> dict[str, float]:
+    """The noise floor, and what must hold."""
+    suites, noise = result["suites"], summary.noise(result)
+    found = {"noise": noise["median"], "noise at worst": noise["worst"]} if noise else {}
+    for row in (row for row in suites.get("memory", []) if row.get("kind") == "process"):
+        found["process, GB"] = row["facts"]["process bytes"] / 1e9
+        found["process, dense, GB"] = row["facts"]["dense bytes"] / 1e9
+    for row in (row for row in suites.get("scale", []) if row.get("kind") == "per row"):
+        times = [entry["forward"][0] for entry in row["programs"].values()]
+        found[f"scale per row {row['case']['method']}"] = max(times) / min(times)
+    for row in (row for row in suites.get("roofline", []) if "facts" in row):
+        found[f"roofline {row['name']}"] = row["facts"]["times the least"][summary.OURS]
+    return found
+
+
+def _planner(result: Mapping[str, Any]) -> dict[str, float]:
+    """Of `benchmarks.planner`: autotuned layers against the best version by hand."""
+    ratios, noises = [], []
+    for row in result["suites"]["torch"]:
+        medians = row.get("medians", {})
+        by_hand = [seconds for name, seconds in medians.items() if name.startswith("by hand")]
+        if by_hand and medians["tnshare"] >= _SOON:
+            ratios.append(medians["tnshare"] / min(by_hand))
+            again = medians["tnshare (again)"] / medians["tnshare"]
+            noises.append(max(again, 1 / again))
+    over = [ratio > 1.1 for ratio in ratios]
+    beyond = [ratio > 1.1 * noise for ratio, noise in zip(ratios, noises, strict=True)]
+    return {
+        "points": len(ratios),
+        "by hand": summary.mean(ratios) or 0.0,
+        "by hand, over 1.1, %": 100 * sum(over) / max(len(over), 1),
+        "by hand, over 1.1 and noise, %": 100 * sum(beyond) / max(len(beyond), 1),
+    }
+
+
+def main() -> None:
+    """Print what can be cited."""
+    for path in sorted(RESULTS.glob("*.json")):
+        for key, value in facts(results.read(path)).items():
+            print(f"{value:.5g}<!-- {path.name}: {key} -->")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""roofline: how far plans are from what the machine could do, measured in the same rounds.
+
+The least time of a computation is what its flops take at the speed of a large matrix product, or what its
+bytes take at the speed of memory, whichever is longer. Bytes are those that every program must move: input,
+factors and output once. Composing writes far more than it reads, so its bytes are those of the weights, at
+the speed at which an elementwise pass writes a new array of that size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import product
+from typing import Any
+
+import torch
+
+from benchmarks.case import METHODS, Case, low_ranks
+from benchmarks.measure import Row, measure, median
+from benchmarks.meters import Program
+from benchmarks.peers.common import NUMBER, Programs
+from tnshare.emit import varies
+from tnshare.ways import WAYS
+
+from . import Job
+
+# Weights of 5 million numbers and more: in, out, tasks, rank.
+LAF = ((1024, 512, 10, 2), (1024, 512, 10, 5), (256, 256, 100, 16), (512, 512, 50, 10), (64, 64, 2000, 16))
+SHAPE = (512, 512, 20)
+BATCH = {"one": 1024, "mixed": 1024, "each": 64, "fan_out": 64}
+COPY, WRITE, PRODUCT = "machine: copy", "machine: write", "machine: matrix product"
+_COPIED, _SIDE = 2**23, 768  # numbers, beyond caches; rows and columns of the product
+
+
+def jobs(bench: Any, full: bool) -> Iterator[Job]:
+    """Composing LAF, then calls in every way."""
+    for i, o, tasks, rank in LAF:
+        case = Case("laf", (rank,), i, o, tasks, "one", 1, False)
+        yield f"compose laf {rank} {i}x{o} T={tasks}", partial(_compose, bench, case)
+    for method, way, training in product(METHODS, WAYS, (False, True) if full else (False,)):
+        case = Case(method, low_ranks(method, *SHAPE), *SHAPE, way, BATCH[way], training)
+        yield str(case), partial(_apply, bench, case)
+
+
+def machine(bench: Any, written: int) -> Programs:
+    """A copy of memory (bytes read and written), a pass that writes a new array, and a large product."""
+    with torch.device(bench.device):
+        source, target = torch.ones(_COPIED), torch.empty(_COPIED)
+        row = torch.ones(min(written, 2**16))
+        rows = row.expand(-(-written // len(row)), -1)
+        square = torch.randn(_SIDE, _SIDE)
+    found = Programs()
+    found.run[COPY] = Program(lambda: target.copy_(source))
+    found.run[WRITE] = Program(lambda: torch.add(rows, 1.0))
+    found.run[PRODUCT] = Program(lambda: torch.mm(square, square))
+    return found
+
+
+def _compose(bench: Any, case: Case, seconds: float) -> Row:
+    written = case.i * case.o * case.tasks
+    made = bench.compose(case, False)
+    flops = 2 * written * case.ranks[0]
+    return _row(bench, made, case, "compose", flops, NUMBER * written, written, seconds)
+
+
+def _apply(bench: Any, case: Case, seconds: float) -> Row:
+    """Backwards there are two products for each of the forward pass, and gradients are written too."""
+    made = bench.apply(case, peers=("opt_einsum", "dense"))
+    times = 3 if case.training else 1
+    flops, written = times * flops_of(case), case.rows * case.o
+    return _row(bench, made, case, case.way, flops, times * case.compulsory_bytes, written, seconds)
+
+
+def flops_of(case: Case) -> int:
+    """Of the forward pass of what tnshare chooses, without what inference keeps from earlier calls."""
+    best = case.layer.candidates(case.way, case.batch, training=case.training)[0]
+    steps = [step for step in best.plan.steps if not best.kept or varies(step.result)]
+    return sum(step.flops(best.plan.network.sizes) for step in steps)
+
+
+def _row(
+    bench: Any, made: Programs, case: Case, kind: str, flops: int, moved: int, written: int, seconds: float
+) -> Row:
+    made.run |= machine(bench, written).run
+    row = measure(made, bench.meter, seconds, memory=False, always=(COPY, WRITE, PRODUCT))
+    copied, wrote, squared = (row["programs"].pop(name) for name in (COPY, WRITE, PRODUCT))
+    bandwidth = 2 * NUMBER * _COPIED / copied["total"][0]
+    peak = 2 * _SIDE**3 / squared["total"][0]
+    by_bytes = wrote["total"][0] if kind == "compose" else moved / bandwidth
+    least = max(flops / peak, by_bytes)
+    row["facts"] |= {
+        "bandwidth": bandwidth,
+        "write bandwidth": NUMBER * written / wrote["total"][0],
+        "peak flops": peak,
+        "flops": flops,
+        "bytes": moved,
+        "bound by": "flops" if flops / peak >= by_bytes else "bytes",
+        "least seconds": least,
+        "times the least": {name: median(row, name) / least for name in row["programs"]},
+    }
+    return {"case": case.json, "kind": kind, **row}

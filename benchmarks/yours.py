@@ -1,0 +1,199 @@
+"""`python -m benchmarks yours`: contract or materialise, for one linear layer of your own, on this machine.
+
+    python -m benchmarks yours --sizes i=512,o=256,task=40 --batch 128 --method tucker --ranks 64,64,8
+    python -m benchmarks yours --stack weights.npy --batch 128 --method tt --eps 0.1
+
+A stack is an array (in, out, task) of trained weights, from which --eps finds the ranks. With --eps and
+--sizes alone a synthetic one is taken: a task mean plus a deviation of 10 % of its norm whose singular values
+fall as 1/k along every axis, from a fixed seed. The last line is `winner: <strategy> <ratio>`: which of
+"factored" and "materialised" is faster, and how many times as long the other takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tnshare as tn
+from tnshare.profiles import PROFILES
+from tnshare.ways import WAYS
+
+from .case import METHODS, Case, spec_of
+from .decompose import aligned
+from .measure import Row, measure, median
+from .text import duration, memory, table
+
+STRATEGIES = ("factored", "materialised")
+_AXES = ("i", "o", "task")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure, and say what is best."""
+    options = _options(arguments)
+    try:
+        case, notes = read(options)
+    except tn.TnshareError as error:
+        raise SystemExit(f"error: {error}") from None
+    from .__main__ import fix_threads, make_bench
+    from .allocator import keep_memory
+
+    fix_threads(options.threads, "torch")
+    keep_memory()
+    with tempfile.TemporaryDirectory() as store:
+        os.environ.setdefault("TNSHARE_CACHE", store)
+        bench = make_bench("torch", options.device, int(options.memory * 2**30))
+        row = measure(bench.apply(case), bench.meter, options.seconds)
+    print("\n".join([*notes, *answer(case, row, options.device), *predictions(case, options.predict)]))
+    print("\n".join(conclusion(case, row)))
+
+
+def read(options: argparse.Namespace) -> tuple[Case, list[str]]:
+    """The layer that is asked about, and what to say of how its ranks were found."""
+    stack = None if options.stack is None else load(options.stack)
+    sizes = parse_sizes(options.sizes) if options.sizes else {}
+    if stack is not None:
+        own = dict(zip(_AXES, stack.shape, strict=True))
+        if sizes and sizes != own:
+            raise tn.TnshareError(f"--sizes {options.sizes} do not agree with the stack's {stack.shape}")
+        sizes = own
+    if not sizes:
+        raise tn.TnshareError("give --sizes i=...,o=...,task=..., or a --stack")
+    notes = []
+    if options.ranks is not None:
+        spec = spec_of(options.method, options.ranks)
+        clipped = spec.clipped({"i": sizes["i"], "o": sizes["o"]}, {"task": sizes["task"]})
+        if clipped != spec:
+            notes.append(f"ranks {options.ranks} are more than useful: {tuple(clipped.ranks)} are taken")
+        ranks = tuple(clipped.ranks)
+    else:
+        ranks, notes = decomposed(stack, sizes, options.method, options.eps)
+    training = not options.inference
+    i, o, tasks = (sizes[axis] for axis in _AXES)
+    return Case(options.method, ranks, i, o, tasks, options.way, options.batch, training), notes
+
+
+def decomposed(
+    stack: Any, sizes: dict[str, int], method: str, eps: float
+) -> tuple[tuple[int, ...], list[str]]:
+    """The ranks that eps takes, for a stack or else for a synthetic one."""
+    notes = []
+    if stack is None:
+        i, o, tasks = (sizes[axis] for axis in _AXES)
+        stack = aligned((i, o, tasks))
+        notes.append(
+            "no --stack: ranks are those of a synthetic one (a task mean plus a deviation of 10 % of its "
+            "norm, singular values falling as 1/k, seed 0); yours may differ"
+        )
+    found = tn.decompose(stack, method, eps=eps)
+    notes.append(
+        f"eps={eps}: {found.spec!r}, error {found.error:.3f}, {100 * found.kept:.1f} % of the parameters"
+    )
+    return tuple(found.spec.ranks), [*notes, *(str(warning) for warning in found.warnings)]
+
+
+def answer(case: Case, row: Row, device: str) -> list[str]:
+    """A table of all programs, the fastest first."""
+    rows = []
+    for name in sorted(row["programs"], key=lambda name: median(row, name)):
+        entry = row["programs"][name]
+        rows.append(
+            {
+                "program": name,
+                "time": duration(entry["total"][0]),
+                "quartiles": f"{duration(entry['total'][1])} to {duration(entry['total'][2])}",
+                "forward": duration(entry["forward"][0]),
+                "backward": duration(entry["backward"][0]) if case.training else "-",
+                "peak memory": memory(entry["peak"]),
+                "/ tnshare": median(row, name) / median(row, "tnshare"),
+            }
+        )
+    left = [f"left out: {name}: {why}" for name, why in row["skipped"].items()]
+    return [f"\n{case}, measured on {device}, noise floor {row['noise']:.2f}", table(rows), *left]
+
+
+def predictions(case: Case, devices: Sequence[str]) -> list[str]:
+    """What named profiles say, marked as such."""
+    from .suites.predicted import predict
+
+    rows = []
+    for name in devices:
+        told = {program: duration(s) for program, s in predict(case, PROFILES[name]).items()}
+        rows.append({"predicted, not measured": name, **told})
+    return ["", table(rows)] if rows else []
+
+
+def conclusion(case: Case, row: Row) -> list[str]:
+    """The line of code that uses the winner, and the winner."""
+    ran = [name for name in STRATEGIES if f"tnshare {name}" in row["programs"]]
+    times = {name: median(row, f"tnshare {name}") for name in ran}
+    best = min(times, key=times.__getitem__)
+    ratio = max(times.values()) / times[best]
+    lines = [""]
+    if len(times) < len(STRATEGIES):
+        (other,) = set(STRATEGIES) - set(times)
+        lines.append(f"{other} was not measured: {row['skipped'].get(f'tnshare {other}', 'it did not run')}")
+    auto = median(row, "tnshare") / times[best]
+    lines.append(f'strategy="auto" takes {auto:.2f} times as long as the winner')
+    if ratio < row["noise"]:
+        lines.append(f"the two do not differ by more than the noise, {row['noise']:.2f}")
+    lines.append(
+        f"layer = tnt.Linear({case.i}, {case.o}, tasks={case.tasks}, spec=tn.{case.spec!r}, "
+        f'strategy="{best}")'
+    )
+    return [*lines, f"winner: {best} {ratio:.2f}"]
+
+
+def load(path: Path) -> Any:
+    """A stack of weights from a file of NumPy's."""
+    try:
+        stack = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise tn.TnshareError(f"--stack must be a file of numpy.save: {error}") from None
+    if stack.ndim != 3 or not np.issubdtype(stack.dtype, np.floating):
+        raise tn.TnshareError(
+            f"--stack must be a floating array (in, out, task): found shape {stack.shape}, {stack.dtype}"
+        )
+    return stack
+
+
+def parse_sizes(text: str) -> dict[str, int]:
+    """``i=512,o=256,task=40`` as numbers."""
+    pairs = [part.partition("=") for part in text.split(",")]
+    sizes = {name.strip(): value for name, _, value in pairs}
+    if sorted(sizes) != sorted(_AXES) or not all(v.strip().isdigit() and int(v) > 0 for v in sizes.values()):
+        raise tn.TnshareError(f"--sizes must read i=...,o=...,task=... with whole numbers: found {text!r}")
+    return {axis: int(sizes[axis]) for axis in _AXES}
+
+
+def _ranks(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(","))
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks yours",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--sizes", help="i=...,o=...,task=...: inputs, outputs, tasks")
+    parser.add_argument("--batch", type=int, required=True, help="rows; of each task, for --way each")
+    parser.add_argument("--method", choices=METHODS, required=True)
+    found = parser.add_mutually_exclusive_group(required=True)
+    found.add_argument("--ranks", type=_ranks, help="k for laf; k_i,k_o,k_task for tucker; r_i,r_o for tt")
+    found.add_argument("--eps", type=float, help="relative error that ranks are to keep")
+    parser.add_argument("--stack", type=Path, help="trained weights (in, out, task), a .npy file")
+    parser.add_argument("--way", choices=WAYS, default="mixed", help="how tasks are chosen (mixed)")
+    parser.add_argument("--inference", action="store_true", help="no backward pass, and weights kept")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ... (cpu)")
+    parser.add_argument("--threads", type=int, default=1, help="threads of the linear algebra (1)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of rounds (3)")
+    parser.add_argument("--memory", type=float, default=2.0, help="GiB that a program may need (2)")
+    devices = sorted(PROFILES)
+    parser.add_argument("--predict", nargs="*", choices=devices, default=[], help="devices that are not here")
+    return parser.parse_args(arguments)

@@ -1,0 +1,136 @@
+"""The suites have the points they say, and each kind of job gives a line of results."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from benchmarks.__main__ import FULL, JAX, QUICK, suite_jobs
+from benchmarks.case import Case, low_ranks
+from benchmarks.measure import measure, median
+from benchmarks.meters import CpuMeter, Program
+from benchmarks.peers import in_torch
+from benchmarks.peers.common import Programs
+from benchmarks.suites import apply, compose, memory, predicted, roofline, scale
+from tnshare.profiles import PROFILES
+
+
+@pytest.mark.parametrize("suite", FULL)
+def test_quick_points_are_among_those_of_the_full_run(suite):
+    bench = in_torch.Bench()
+    quick = [name for name, _ in suite_jobs(suite, bench, False)]
+    full = [name for name, _ in suite_jobs(suite, bench, True)]
+    assert quick
+    assert len(set(full)) == len(full)
+    assert set(quick) <= set(full)
+    assert set(JAX) <= set(QUICK) <= set(FULL)
+
+
+def small(way="mixed", method="tucker", training=True, tasks=6):
+    return Case(method, low_ranks(method, 16, 12, tasks), 16, 12, tasks, way, 5, training)
+
+
+def checked(row):
+    assert {"case", "kind", "programs", "noise", "skipped", "facts"} <= row.keys()
+    assert json.loads(json.dumps(row)) == row
+    for entry in row["programs"].values():
+        for part in ("total", "forward", "backward"):
+            assert len(entry[part]) == 3
+        assert entry["total"][0] > 0
+    return row
+
+
+def test_jobs_give_lines_of_results():
+    bench = in_torch.Bench()
+    assert checked(compose._measure(bench, small(), False, 0.01))["kind"] == "all tasks"
+    assert checked(compose._measure(bench, small(), True, 0.01))["kind"] == "one task"
+    assert "dense" in checked(apply._measure(bench, small("each"), 0.01))["programs"]
+    mapped = checked(apply._map(bench, small("each"), 0.01))
+    assert set(mapped["programs"]) == {"tnshare", "tnshare factored", "tnshare materialised", "dense"}
+    assert "LoRA, batched" in checked(scale._measure(bench, small(), 0.01))["programs"]
+    limited = checked(memory._measure(bench, Case("tucker", (8, 8, 3), 64, 64, 6, "mixed", 64, True), 0.01))
+    assert "tnshare within 1/2" in limited["programs"]
+    programs = limited["programs"]
+    assert programs["tnshare within 1/2"]["peak"] <= programs["tnshare"]["peak"] / 2
+
+
+def test_the_roofline_is_that_of_the_same_rounds():
+    bench = in_torch.Bench()
+    row = checked(roofline._compose(bench, small("one", "laf", False), 0.02))
+    facts = row["facts"]
+    assert facts["flops"] == 2 * 16 * 12 * 6 * row["case"]["ranks"][0]
+    assert facts["bytes"] == 4 * 16 * 12 * 6
+    assert facts["times the least"]["tnshare"] == pytest.approx(
+        median(row, "tnshare") / facts["least seconds"]
+    )
+    assert "machine: copy" not in row["programs"]
+    called = checked(roofline._apply(bench, small("each", training=False), 0.02))["facts"]
+    least = max(called["flops"] / called["peak flops"], called["bytes"] / called["bandwidth"])
+    assert called["least seconds"] == pytest.approx(least)
+
+
+def test_what_inference_keeps_is_no_flop_of_a_call():
+    case = Case("tucker", (64, 128, 10), 512, 512, 20, "one", 1024, False)
+    best = case.layer.candidates("one", 1024, training=False)[0]
+    assert best.kept
+    assert roofline.flops_of(case) < best.flops
+
+
+def test_a_process_of_its_own_tells_its_memory():
+    row = checked(memory.process(small(), 0.1))
+    facts = row["facts"]
+    assert facts["finite"]
+    assert 5e7 < facts["of it imports"] <= facts["process bytes"] < 2e9
+    assert facts["dense bytes"] == 4 * 16 * 12 * 6
+
+
+def test_predictions_follow_the_profile():
+    case = Case("tucker", (128, 256, 25), 1024, 1024, 100, "each", 64, True)
+    slow, fast = (predicted.predict(case, PROFILES[name]) for name in ("laptop", "h100"))
+    assert set(slow) == {"tnshare", "tnshare factored", "tnshare materialised", "dense"}
+    assert all(slow[name] > fast[name] for name in slow)
+    assert slow["tnshare"] == min(slow["tnshare"], slow["tnshare factored"], slow["tnshare materialised"])
+    row = checked(predicted._row(case, PROFILES["a100"], 0.1))
+    assert row["facts"]["profile"] == "a100"
+    assert row["programs"] == {}
+
+
+def test_a_peer_that_raises_is_left_out_and_the_first_is_not():
+    def raising():
+        raise RuntimeError("no")
+
+    made = Programs({"tnshare": Program(lambda: torch.ones(2)), "peer": Program(raising)})
+    row = measure(made, CpuMeter(), 0.01)
+    assert set(row["programs"]) == {"tnshare"}
+    assert row["skipped"] == {"peer": "raises RuntimeError: no"}
+    with pytest.raises(RuntimeError):
+        measure(Programs({"tnshare": Program(raising)}), CpuMeter(), 0.01)
+
+
+def test_medians_quartiles_and_the_noise_floor_are_those_of_the_rounds():
+    class Meter(CpuMeter):
+        def __init__(self):
+            self.laps = 0
+
+        def seconds(self, program):
+            self.laps += 1
+            return program.forward(), 1.0
+
+    made = Programs({"tnshare": Program(lambda: 1.0), "slower": Program(lambda: 2.0)})
+    row = measure(made, Meter(), 40.0, memory=False)
+    assert row["noise"] == 1
+    assert row["programs"]["slower"]["forward"] == [2.0, 2.0, 2.0]
+    assert row["programs"]["slower"]["total"] == [3.0, 3.0, 3.0]
+    assert row["programs"]["tnshare"]["backward"] == [1.0, 1.0, 1.0]
+    assert row["programs"]["tnshare"]["rounds"] >= 3
+
+
+def test_per_row_lines_of_all_numbers_of_tasks_run_in_the_same_rounds(monkeypatch):
+    monkeypatch.setattr(scale, "TASKS", (1, 10, 20, 40))
+    monkeypatch.setattr(scale, "LARGE", 16)
+    monkeypatch.setattr(scale, "RANKS", {"tucker": (4, 4, 3)})
+    row = checked(scale._per_row(in_torch.Bench(), "tucker", 0.01))
+    assert set(row["programs"]) == {f"{scale.PER_ROW}, T={t}" for t in (20, 40)}
+    assert len({entry["rounds"] for entry in row["programs"].values()}) >= 1

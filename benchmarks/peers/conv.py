@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import tnshare_torch as tnt
@@ -92,8 +92,7 @@ class _Convolved:
         self.above = torch.randn(*lead, case.m, case.side, case.side)
         self.ids = torch.arange(case.batch) % case.tasks
         for name, options in STRATEGIES.items():
-            layer = self._layer(options)
-            self._add(name, 0, lambda layer=layer: self._ours(layer))
+            self._add(name, 0, partial(self._ours, options))
         self._peers()
 
     def _layer(self, options: Mapping[str, Any]) -> Any:
@@ -112,7 +111,8 @@ class _Convolved:
     def _program(self, forward: Callable[[], Tensor], leaves: Sequence[Tensor]) -> Program:
         return differentiable(forward, [self.x, *leaves], self.above, self.case.training)
 
-    def _ours(self, layer: Any) -> Program:
+    def _ours(self, options: Mapping[str, Any]) -> Program:
+        layer = self._layer(options)
         task = {"one": self.case.task, "mixed": self.ids}.get(self.case.way)
         return self._program(lambda: layer(self.x, task), self.factors)
 
@@ -130,7 +130,8 @@ class _Convolved:
 
         def authors() -> Tensor:
             W, axes = left_to_right(self.network, self.factors, torch.tensordot)
-            return W.permute(*(axes.index(axis) for axis in ("task", "m", "c", "h", "w")))
+            kernels: Tensor = W.permute(*(axes.index(axis) for axis in ("task", "m", "c", "h", "w")))
+            return kernels
 
         expression, needs = optimal(self.network)
 
@@ -153,7 +154,7 @@ class _Convolved:
             return looped(x, self.ids, lambda rows, t: conv2d(rows, own[t], padding="same"))
         side_by_side = x.transpose(0, 1).flatten(1, 2)
         y = conv2d(side_by_side, W.flatten(0, 1), padding="same", groups=case.tasks)
-        return y.unflatten(1, (case.tasks, case.m)).transpose(0, 1)
+        return y.view(case.batch, case.tasks, case.m, *y.shape[2:]).transpose(0, 1)
 
     def _tensorly(self) -> None:
         """TensorLy-Torch's convolution of several layers, task by task."""
@@ -163,7 +164,7 @@ class _Convolved:
             self.found.skipped |= dict.fromkeys(names.values(), why)
             return
         for kind, name in names.items():
-            self._add(name, 0, lambda kind=kind: self._factorised(kind))
+            self._add(name, 0, partial(self._factorised, kind))
 
     def _factorised(self, implementation: str) -> Program:
         from tltorch.factorized_layers import FactorizedConv

@@ -57,7 +57,7 @@ class Bench:
 
             def authors(factors: Leaves) -> Array:
                 W, axes = left_to_right(network, factors, jnp.tensordot)
-                weights = W.transpose([axes.index(axis) for axis in network.output])
+                weights: Array = W.transpose([axes.index(axis) for axis in network.output])
                 return weights[..., case.task] if one else weights
 
             expression, needs = optimal(asked)

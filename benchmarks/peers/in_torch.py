@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import tnshare_torch as tnt
@@ -136,12 +137,14 @@ class Applied:
         self.factors = [getattr(first, name) for name in case.layer.network.shapes]
         self.x = torch.randn(case.x_shape, requires_grad=case.training)
         self.above = torch.randn(case.y_shape)
-        self.task: Task = {"one": case.task, "mixed": ids_of(case)}.get(case.way)
+        self.task: Task = ids_of(case) if case.way == "mixed" else None
+        if case.way == "one":
+            self.task = case.task
         parameters = sum(factor.numel() for factor in self.factors)
         self.found.facts["parameters"] = {"tnshare": parameters, "dense": case.i * case.o * case.tasks}
         for name, options in ours.items():
             needs = self._needs(options.get("strategy", "auto"))
-            self.found.add(name, needs, bench.limit, lambda options=options: self._ours(self._layer(options)))
+            self.found.add(name, needs, bench.limit, partial(self._ours, options))
         self._add_peers()
 
     @property
@@ -184,8 +187,8 @@ class Applied:
                 setattr(made, name, factor)
         return made.train(case.training)
 
-    def _ours(self, layer: tnt.Linear) -> Program:
-        x, task = self.x, self.task
+    def _ours(self, options: Mapping[str, Any]) -> Program:
+        layer, x, task = self._layer(options), self.x, self.task
         if self.case.way == "fan_out":
             return self.program(lambda: layer.fan_out(x), self.factors)
         return self.program(lambda: layer(x, task), self.factors)
@@ -242,7 +245,7 @@ class Applied:
     def _loop(self, ids: Tensor) -> Program:
         """A weight of its own for each task that is present, as if every task had a module."""
         case, x = self.case, self.x
-        own = {int(t): torch.randn(case.i, case.o, requires_grad=case.training) for t in ids.unique()}
+        own = {int(t): torch.randn(case.i, case.o, requires_grad=case.training) for t in torch.unique(ids)}
         return self.program(
             lambda: looped(x, ids, lambda rows, t: torch.mm(rows, own[t])), list(own.values())
         )
@@ -306,7 +309,7 @@ def _composing(bench: Bench, case: Case, one: bool) -> Programs:
 
     def authors() -> Tensor:
         W, axes = left_to_right(network, factors, torch.tensordot)
-        weights = W.permute(*(axes.index(axis) for axis in network.output))
+        weights: Tensor = W.permute(*(axes.index(axis) for axis in network.output))
         return weights if task is None else weights[..., task]
 
     add("tnshare", 2 * size, lambda: layer.weight(task))

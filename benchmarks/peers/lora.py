@@ -67,7 +67,7 @@ def _looped(applied: Applied) -> Program:
     case, x, ids = applied.case, applied.x, applied.ids
     W = torch.randn(case.i, case.o, requires_grad=case.training)
     own: dict[int, tuple[Tensor, Tensor]] = {}
-    for task in ids.unique().tolist():
+    for task in torch.unique(ids).tolist():
         A = torch.randn(case.i, RANK, requires_grad=case.training)
         own[task] = A, torch.randn(RANK, case.o, requires_grad=case.training)
 

@@ -8,6 +8,7 @@ would do is done here: index the tensor by task, then `factorized_linear` in bot
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -49,7 +50,7 @@ def add(applied: Applied) -> None:
         if case.method == "tt" and kind == "factorized":
             applied.skip(name, "a TT tensor is reconstructed in either implementation")
         else:
-            applied.add(name, needs, lambda kind=kind: made(kind))
+            applied.add(name, needs, partial(made, kind))
 
 
 def add_composing(

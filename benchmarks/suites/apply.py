@@ -31,11 +31,11 @@ def jobs(bench: Bench, full: bool) -> Iterator[Job]:
 
 def cases(full: bool) -> Iterator[Case]:
     """In short one shape, training at batch 16 and inference at batch 128."""
-    for shape, method, way in product(SHAPES if full else SHAPES[1:2], METHODS, WAYS):
-        ranks = low_ranks(method, *shape)
+    for (i, o, tasks), method, way in product(SHAPES if full else SHAPES[1:2], METHODS, WAYS):
+        ranks = low_ranks(method, i, o, tasks)
         points = product(BATCHES, (True, False)) if full else ((16, True), (128, False))
         for batch, training in points:
-            yield Case(method, ranks, *shape, way, batch, training)
+            yield Case(method, ranks, i, o, tasks, way, batch, training)
 
 
 def maps(full: bool) -> Iterator[Case]:

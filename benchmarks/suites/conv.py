@@ -25,9 +25,10 @@ def jobs(bench: Any, full: bool) -> Iterator[Job]:
     from benchmarks.peers.conv import ConvCase
 
     shapes, levels = (SHAPES, (LOW, HIGH)) if full else (SHAPES[:1], (LOW,))
-    for shape, ranks, method, way in product(shapes, levels, METHODS, WAYS):
+    for (c, m, kernel, side, tasks), ranks, method, way in product(shapes, levels, METHODS, WAYS):
         for training in (True, False) if full else (True,):
-            case = ConvCase(method, ranks[method], *shape, way, BATCH[way], training)
+            layer = method, ranks[method], c, m, kernel, side, tasks
+            case = ConvCase(*layer, way, BATCH[way], training)
             yield str(case), partial(_measure, bench, case)
 
 

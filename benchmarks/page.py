@@ -144,6 +144,7 @@ def _roofline(rows: Rows) -> Rows:
                     "best other": f"{others[best]:.2f} ({best})",
                     "bound by": facts["bound by"],
                     "least": duration(facts["least seconds"]),
+                    "flops, then bytes": facts["least seconds, one after the other"] / facts["least seconds"],
                     "GB/s": facts["bandwidth"] / 1e9,
                     "Gflop/s": facts["peak flops"] / 1e9,
                 }

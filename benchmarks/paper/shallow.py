@@ -14,6 +14,7 @@ from scipy.optimize import minimize  # type: ignore[import-untyped]
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 Array = np.ndarray[Any, Any]
+_STEPS = 200
 
 
 class _Linear(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -188,5 +189,5 @@ def _minimum(objective: Callable[..., tuple[float, list[Array]]], *start: Array)
         return value, np.concatenate([g.reshape(-1) for g in gradients])
 
     flat = np.concatenate([a.reshape(-1) for a in start])
-    found = minimize(of_flat, flat, jac=True, method="L-BFGS-B", options={"maxiter": 300, "ftol": 1e-9})
+    found = minimize(of_flat, flat, jac=True, method="L-BFGS-B", options={"maxiter": _STEPS, "ftol": 1e-8})
     return arrays(found.x)

@@ -10,7 +10,7 @@ import tqdm
 from . import mnist
 from .collected import collect
 from .experiment import trained
-from .shallow_table import COMPONENTS, GRIDS, cnn_features, pca_features, shallow_rows
+from .shallow_table import COMPONENTS, FOLDS, GRIDS, cnn_features, pca_features, shallow_rows
 from .store import Runs, digest
 from .tasks import OneAgainstRest
 
@@ -21,7 +21,12 @@ def run(data: Path, work: Path, results: Path, draws: Sequence[tuple[float, int]
     """All classic methods on each draw that is not finished yet."""
     method = mnist.methods()[NETWORK]
     grids = {name: {k: list(v) for k, v in grid.items()} for name, (_, grid) in GRIDS.items()}
-    settings = {"grids": grids, "components": COMPONENTS, "network": mnist.PROTOCOL.settings(method)}
+    settings = {
+        "grids": grids,
+        "folds": FOLDS,
+        "components": COMPONENTS,
+        "network": mnist.PROTOCOL.settings(method),
+    }
     runs = Runs(work / "table1" / "runs.jsonl", results / "table1.json")
     names = [f"{name}, {kind}" for kind in ("PCA", "CNN") for name in GRIDS]
     left = [d for d in draws if not all(_has(runs, name, d, digest(settings)) for name in names)]

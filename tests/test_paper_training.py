@@ -236,6 +236,38 @@ def test_runs_go_on_where_they_stopped_and_a_torn_line_is_run_again(tmp_path, mo
     assert [again.finished(*job) for job in jobs[:2]] == [False, True]
 
 
+def test_folds_divide_the_images_of_every_class():
+    tasks = images(31)
+    folds = [tasks.fold(number, 4) for number in range(4)]
+    held = torch.cat([part.images for _, part in folds])
+    assert sorted(held.flatten(1).tolist()) == sorted(tasks.images.flatten(1).tolist())
+    for train, part in folds:
+        assert len(train.labels) + len(part.labels) == 31
+        assert set(part.labels.tolist()) == {0, 1, 2}
+        assert not {tuple(x) for x in train.images.flatten(1).tolist()} & {
+            tuple(x) for x in part.images.flatten(1).tolist()
+        }
+    own = OwnClasses([tasks.images, tasks.images[:6]], [tasks.labels, tasks.labels[:6]], scale=0.5)
+    train, part = own.fold(1, 2)
+    assert [len(a) + len(b) for a, b in zip(train.labels, part.labels, strict=True)] == [31, 6]
+    assert part.scale == 0.5
+
+
+def test_validation_reads_no_test_images(tmp_path):
+    class Unread:
+        def errors(self, *_):
+            raise AssertionError
+
+    experiment = Experiment("small", PROTOCOL, METHODS, tmp_path / "work", tmp_path).validating(3)
+    jobs = [(METHODS[name], 0.5, 0) for name in ("UD-MTL-1", "DMTRL-TT")]
+    experiment.go(jobs, lambda *key: replace(draw(*key), test=Unread()))
+    rows = json.loads((tmp_path / "small-validation.json").read_text())["runs"]
+    for row in rows:
+        assert len(row["folds"]) == 3
+        assert row["multiclass_error"] == pytest.approx(np.mean(row["folds"]))
+    assert not list((tmp_path / "work").rglob("*.pt"))
+
+
 def test_a_store_is_safe_to_add_to_after_a_writer_was_killed(tmp_path):
     runs = Runs(tmp_path / "runs.jsonl", tmp_path / "results.json")
     key = {"method": "a", "fraction": 0.1, "seed": 0, "protocol": "p"}

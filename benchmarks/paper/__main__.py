@@ -25,6 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--fractions", type=float, nargs="+", help="of the images for training, as 0.01")
     parser.add_argument("--seeds", type=int, nargs="+", help="which draws")
     parser.add_argument("--methods", nargs="+", default=[], help="by their names in the report")
+    parser.add_argument("--folds", type=int, default=0, help="cross-validate instead of reading test images")
     parser.add_argument("--threads", type=int, default=1, help="of torch (1)")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results" / "paper")
     parser.add_argument("--work", type=Path, default=Path(platformdirs.user_cache_dir("tnshare")) / "paper")
@@ -40,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             fractions=options.fractions,
             seeds=options.seeds,
             methods=options.methods,
+            folds=options.folds,
         )
     )
 

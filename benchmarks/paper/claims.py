@@ -102,6 +102,7 @@ def _falls(text: str, means: Mapping[str, float]) -> Claim:
 def _figures(found: Estimate | None, before: str = "") -> str:
     if found is None:
         return ""
-    clear = found.low > 0 or found.high < 0
-    beyond = "" if not before else "; the interval excludes 0" if clear else "; the interval includes 0"
-    return f"{before}{found} ({found.count} seed{'s' * (found.count > 1)}{beyond})"
+    seeds = "1 seed" if found.count == 1 else f"{found.count} seeds"
+    if before and found.count > 1:
+        seeds += "; the interval " + ("excludes 0" if found.low > 0 or found.high < 0 else "includes 0")
+    return f"{before}{found} ({seeds})"

@@ -25,6 +25,7 @@ class Options:
     fractions: Sequence[float] | None = None
     seeds: Sequence[int] | None = None
     methods: Sequence[str] = ()
+    folds: int = 0
 
     def draws(
         self, quick: float, fractions: Sequence[float], seeds: Sequence[int]
@@ -88,6 +89,8 @@ def _run(
     names = options.methods or (() if options.full else quick)
     methods = chosen(experiment.methods, names)
     jobs = [(method, fraction, seed) for fraction, seed in draws for method in methods]
+    if options.folds:
+        experiment = experiment.validating(options.folds)
     experiment.go(jobs, load(options.data))
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,15 +67,26 @@ class Draw:
 
 
 class Experiment:
-    """Finished runs of one experiment, kept in ``work`` and collected in ``results``."""
+    """Finished runs of one experiment, kept in ``work`` and collected in ``results``.
+
+    `validating` gives one that reads no test images: it cross-validates on the training images.
+    """
 
     def __init__(
         self, name: str, protocol: Protocol, methods: Mapping[str, Method], work: Path, results: Path
     ) -> None:
         self.name, self.protocol, self.methods = name, protocol, methods
+        self.folds = 0
         self.work = work / name
         self.results = results / f"{name}.json"
         self.runs = Runs(self.work / "runs.jsonl", self.results)
+
+    def validating(self, folds: int) -> Experiment:
+        """The same with so many folds of the training images, under a name of its own."""
+        name, work = f"{self.name}-validation", self.work.parent
+        other = Experiment(name, self.protocol, self.methods, work, self.results.parent)
+        other.folds = folds
+        return other
 
     def go(self, jobs: Sequence[tuple[Method, float, int]], draw: Callable[[float, int], Draw]) -> None:
         """Run what is not finished yet; ``draw`` is called once for all methods on the same images."""
@@ -99,17 +111,29 @@ class Experiment:
     def run(self, method: Method, draw: Draw, progress: Progress = lambda: None) -> dict[str, Any]:
         """Train a method on a draw, test it once, and describe what came out."""
         began = time.process_time()
-        shared, steps = trained(method, draw, self.protocol, self.stage_one, progress)
+        found = self._validated(method, draw) if self.folds else self._tested(method, draw, progress)
         return {
             "method": method.name,
             "fraction": draw.fraction,
             "seed": draw.seed,
             "protocol": self.protocol.digest(method),
-            **draw.test.errors(shared, method.hard),
-            **described(shared),
-            "steps": steps,
+            **found,
             "cpu_seconds": round(time.process_time() - began, 1),
         }
+
+    def _tested(self, method: Method, draw: Draw, progress: Progress) -> dict[str, Any]:
+        shared, steps = trained(method, draw, self.protocol, self.stage_one, progress)
+        return {**draw.test.errors(shared, method.hard), **described(shared), "steps": steps}
+
+    def _validated(self, method: Method, draw: Draw) -> dict[str, Any]:
+        """The mean error over folds; networks of a first stage are those of the fold, and not kept."""
+        errors = []
+        for number in range(self.folds):
+            train, held = draw.train.fold(number, self.folds)
+            part = replace(draw, train=train, test=held)
+            shared, _ = trained(method, part, self.protocol, self._first_stage)
+            errors.append(held.errors(shared, method.hard)["multiclass_error"])
+        return {"multiclass_error": sum(errors) / len(errors), "folds": errors}
 
     def collect(self) -> None:
         """All finished runs of this protocol as one file of results."""
@@ -118,19 +142,22 @@ class Experiment:
 
     def stage_one(self, draw: Draw, progress: Progress = lambda: None) -> list[nn.Module]:
         """The single-task networks after the first stage, which four methods start from: trained once."""
-        recipe = self.protocol.first
-        path = self.work / f"trained-{digest(asdict(recipe))}-{draw.fraction:g}-{draw.seed}.pt"
-        nets = draw.networks(draw.shareable, 1.0)
+        path = self.work / f"trained-{digest(asdict(self.protocol.first))}-{draw.fraction:g}-{draw.seed}.pt"
         if path.exists():
+            nets = draw.networks(draw.shareable, 1.0)
             for net, state in zip(nets, torch.load(path), strict=True):
                 net.load_state_dict(state)
             return nets
-        shared = tnt.share(nets, layers={"*": "single"})
-        fit(shared, 0, draw.train, recipe, draw.seed, progress)
+        nets = self._first_stage(draw, progress)
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(".part")
-        torch.save([net.state_dict() for net in shared.unshare()], part)
+        part = path.with_suffix(f".{os.getpid()}.part")
+        torch.save([net.state_dict() for net in nets], part)
         part.replace(path)
+        return nets
+
+    def _first_stage(self, draw: Draw, progress: Progress) -> list[nn.Module]:
+        shared = tnt.share(draw.networks(draw.shareable, 1.0), layers={"*": "single"})
+        fit(shared, 0, draw.train, self.protocol.first, draw.seed, progress)
         return shared.unshare()
 
 

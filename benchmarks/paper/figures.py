@@ -38,10 +38,11 @@ def curves(
     places = {fraction: (values or {}).get(fraction, 100 * fraction) for fraction in fractions}
     for number, (measure, title) in enumerate(measures.items(), start=1):
         axes = figure.add_subplot(1, len(measures), number)
-        for marker, (method, label) in zip(_MARKERS, methods.items(), strict=False):
+        for n, (method, label) in enumerate(methods.items()):
             found = {f: e for f in fractions if (e := mean_of(rows, method, f, measure))}
             if found:
-                _curve(axes, places, found, label, marker)
+                beside = {f: place * 1.02 ** (n - len(methods) // 2) for f, place in places.items()}
+                _curve(axes, beside, found, label, _MARKERS[n % len(_MARKERS)])
         axes.set_xscale("log")
         axes.set_xticks(list(places.values()), [f"{place:g}" for place in places.values()])
         axes.minorticks_off()

@@ -40,6 +40,7 @@ def write(results: Path) -> Path:
         *_omniglot(rows.get("omniglot", []), found.get("omniglot", {}), results),
         *_new_tasks(rows.get("new-tasks", [])),
         *_adience(rows.get("adience", [])),
+        *(_validation(name, each["runs"]) for name, each in found.items() if name.endswith("-validation")),
         *(_protocol(name, each) for name, each in found.items()),
     ]
     path = results / "report.html"
@@ -203,6 +204,15 @@ def _adience(rows: Sequence[Row]) -> list[str]:
     titles = ["method", "images", "age", "gender"]
     body = html.table("Error of each task", titles, lines) if rows else html.paragraph(text)
     return [html.heading("AdienceFaces: age and gender"), body]
+
+
+def _validation(name: str, rows: Sequence[Row]) -> str:
+    fractions, names = sorted({r["fraction"] for r in rows}), list(dict.fromkeys(r["method"] for r in rows))
+    cells = [[n, *(str(mean_of(rows, n, f, MULTI) or "") for f in fractions)] for n in names]
+    cells.append(["chosen", *(best_of(rows, names, f, MULTI) or "" for f in fractions)])
+    return html.table(
+        f"{name}: mean error over folds", ["method", *(f"{100 * f:g} %" for f in fractions)], cells
+    )
 
 
 def _verdicts(found: Sequence[claims.Claim]) -> str:

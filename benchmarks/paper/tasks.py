@@ -29,6 +29,9 @@ class Tasks(Protocol):
     def errors(self, shared: Shared, hard: int) -> dict[str, Any]:
         """Errors in per cent."""
 
+    def fold(self, number: int, of: int) -> tuple[Tasks, Tasks]:
+        """For cross-validation: all but one part of the images, and that part; every class in each."""
+
 
 @dataclass(frozen=True, eq=False)
 class OneAgainstRest:
@@ -80,6 +83,11 @@ class OneAgainstRest:
             "task_errors": [per_cent(row) for row in wrong],
         }
 
+    def fold(self, number: int, of: int) -> tuple[OneAgainstRest, OneAgainstRest]:
+        held = places_in_class(self.labels) % of == number
+        parts = [OneAgainstRest(self.images[rows], self.labels[rows], self.classes) for rows in (~held, held)]
+        return parts[0], parts[1]
+
 
 @dataclass(frozen=True, eq=False)
 class OwnClasses:
@@ -119,6 +127,15 @@ class OwnClasses:
             found.append(per_cent(torch.cat(parts).argmax(1) != labels))
         return {"multiclass_error": sum(found) / len(found), "task_errors": found}
 
+    def fold(self, number: int, of: int) -> tuple[OwnClasses, OwnClasses]:
+        held = [places_in_class(labels) % of == number for labels in self.labels]
+        parts = []
+        for masks in ([~mask for mask in held], held):
+            images = [given[mask] for given, mask in zip(self.images, masks, strict=True)]
+            labels = [given[mask] for given, mask in zip(self.labels, masks, strict=True)]
+            parts.append(OwnClasses(images, labels, self.scale))
+        return parts[0], parts[1]
+
     def _given(self, images: Tensor) -> Tensor:
         return prepared(images) if self.scale == 1 else prepared(images).mul_(self.scale)
 
@@ -129,6 +146,15 @@ def prepared(images: Tensor) -> Tensor:
     Then the convolutions' results have them too, and pooling takes a tenth of its time on a CPU.
     """
     return torch.empty(images.shape, memory_format=torch.channels_last).copy_(images)
+
+
+def places_in_class(labels: Tensor) -> Tensor:
+    """How many before each have the same label."""
+    order = torch.argsort(labels, stable=True)
+    starts = torch.cumsum(torch.bincount(labels), 0) - torch.bincount(labels)
+    places = torch.empty_like(labels)
+    places[order] = torch.arange(len(labels)) - starts[labels[order]]
+    return places
 
 
 def per_cent(wrong: Tensor) -> float:

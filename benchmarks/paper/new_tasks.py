@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +34,12 @@ class NewTasks:
     """The settings: so many alphabets are held out, and the last of their drawings are for the test.
 
     The others are shared by ``method`` as in the Omniglot experiment, from ``fraction`` of their drawings.
+    ``fitted`` is for one drawing of every character; with more of them there are as many steps.
     """
 
     fitted: Recipe
     method: str = "DMTRL-TT"
-    fraction: float = 0.2
+    fraction: float = 0.1
     held_out: int = 10
     test_drawings: int = 10
 
@@ -78,11 +79,12 @@ def rows(
     found = []
     for drawn in DRAWN:
         train = own_classes(data, shuffled(data, new, slice(drawn), seed))
+        recipe = replace(settings.fitted, epochs=max(1, settings.fitted.epochs // drawn))
         for way in (CODES, SCRATCH, EVERYTHING):
             began = time.process_time()
             shared = started(way, known, sizes, seed)
             trains = sum(p.numel() for p in shared.parameters() if p.requires_grad)
-            steps = fit(shared, 0, train, settings.fitted, seed)
+            steps = fit(shared, 0, train, recipe, seed)
             found.append(
                 {
                     "method": way,

@@ -25,11 +25,8 @@ QUICK = ("STL", "UD-MTL-3", "DMTRL-TT")
 DRAWINGS = 20  # of every character
 Array = np.ndarray[Any, Any]
 
-PROTOCOL = Protocol(
-    first=Recipe(epochs=20, batch=16, rate=1e-3),
-    second=Recipe(epochs=20, batch=16, rate=1e-3),
-)
-SOFT = {"eps": 0.2}
+PROTOCOL = Protocol(first=Recipe(epochs=4, batch=8, rate=1e-3), second=Recipe(epochs=16, batch=8, rate=1e-3))
+SOFT = {"eps": 0.05}
 RATES: dict[str, float] = {}
 
 

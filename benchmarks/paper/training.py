@@ -46,9 +46,7 @@ def fit(
     shared.train()
     for epoch in epochs:
         for batch in epoch:
-            optimiser.zero_grad(
-                set_to_none=False
-            )  # Adam goes on where a gradient is zero, not where it is none
+            optimiser.zero_grad()
             tasks.loss(shared, hard, batch).backward()  # type: ignore[no-untyped-call]
             optimiser.step()
             schedule.step()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,8 @@ import tnshare_jax as tnj
 from jax import Array
 
 import tnshare as tn
+from tnshare.calls import Calls
+from tnshare.candidate import Candidate
 
 from .grid import Point
 from .programs import Programs, groups, one_task
@@ -33,17 +34,16 @@ def programs(point: Point, *, peers: bool = True) -> Programs:
     def add(name: str, function: Function, factors: Factors = factors, rest: list[Any] = given) -> None:
         found.run[name] = timed(point, function, factors, x, rest)
 
-    tunable = "strategy" in inspect.signature(tnj.apply).parameters
-    for name, strategy in (("tnshare", "autotune"), ("tnshare auto", "auto")):
-        add(name, ours(point, description, {"strategy": strategy} if tunable else {}))
-    if tunable:
-        candidates = description.candidates(point.way, point.batch, training=point.training)
-        traced = [candidate for candidate in candidates if not candidate.grouped]  # by ids that are not known
-
-        def forced(candidate: Any) -> Callable[[], object]:
-            return timed(point, ours(point, description, {"strategy": candidate}), factors, x, given)
-
-        found.propose(traced, forced)
+    # The fastest by the model is compiled before anything is measured, the fastest that was measured behind.
+    add("tnshare auto", forced(point, description, candidates(point, description, x)[0]))
+    params = dict(zip(description.shapes, factors, strict=True))
+    tnj.tune(description, params, point.batch, point.way, training=point.training)
+    add("tnshare", ours(point, description))
+    found.run = dict(sorted(found.run.items(), key=lambda item: len(item[0])))  # "tnshare" is timed twice
+    found.propose(
+        candidates(point, description, x),
+        lambda candidate: timed(point, forced(point, description, candidate), factors, x, given),
+    )
     if not peers:
         return found
     for name, function in others(point).items():
@@ -70,9 +70,32 @@ def arrays(point: Point) -> tuple[Factors, Array, Any]:
     return factors, jnp.asarray(rng.standard_normal(shape, np.float32)), rng.integers(tasks, size=point.batch)
 
 
-def ours(point: Point, description: tn.Linear, options: dict[str, Any]) -> Function:
+def candidates(point: Point, description: tn.Linear, x: Array) -> tuple[Candidate, ...]:
+    """The ways to compute the point in JAX, the fastest by the model first."""
+    calls = Calls(description, tnj.ops)
+    lead = (point.batch,)
+    job = calls.job(point.way, lead, training=point.training, keep=False, concrete=False)
+    return calls.shortlist(job, calls.profile(x))
+
+
+def forced(point: Point, description: tn.Linear, candidate: Candidate) -> Function:
+    """One candidate as a function of factors, x and, for mixed tasks, ids."""
+    calls = Calls(description, tnj.ops, candidate)
+
+    def run(factors: Factors, x: Array, *ids: Array) -> Array:
+        if point.way == "fan_out":
+            result: Array = calls.fan_out(factors, None, x, point.training)
+        else:
+            task = one_task(point) if point.way == "one" else ids[0] if ids else None
+            result = calls.apply(factors, None, x, task, point.training)
+        return result
+
+    return run
+
+
+def ours(point: Point, description: tn.Linear) -> Function:
     """tnshare as a function of factors, x and, for mixed tasks, ids."""
-    names = list(description.shapes)
+    names, options = list(description.shapes), {"training": point.training}
 
     def run(factors: Factors, x: Array, *ids: Array) -> Array:
         params = dict(zip(names, factors, strict=True))

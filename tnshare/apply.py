@@ -34,8 +34,8 @@ def apply(
     place of (..., in). ``training`` chooses plans that are fast with the backward pass. Without
     ``ops`` the arrays are NumPy's.
     """
-    factors = _factors(ops, layer, params, x)
-    calls = _calls(layer, ops)
+    factors = given_factors(ops, layer, params, x)
+    calls = bound(layer, ops)
     result: Array = calls.apply(factors, params.get("bias"), x, task, training)
     return result
 
@@ -49,8 +49,8 @@ def fan_out(
     training: bool = False,
 ) -> Array:
     """The same ``x`` (..., in) through every task: (T, ..., out), or (T1, T2, ..., out)."""
-    factors = _factors(ops, layer, params, x)
-    calls = _calls(layer, ops)
+    factors = given_factors(ops, layer, params, x)
+    calls = bound(layer, ops)
     result: Array = calls.fan_out(factors, params.get("bias"), x, training)
     return result
 
@@ -67,11 +67,12 @@ def weight(
 
 
 @lru_cache(maxsize=1024)
-def _calls(layer: Layer, ops: Ops[Any]) -> Calls:
+def bound(layer: Layer, ops: Ops[Any]) -> Calls:
+    """The calls of a layer in a framework, the same ones for the same layer."""
     return bind(layer, ops)
 
 
-def _factors(ops: Ops[Array], layer: Layer, params: Mapping[str, Array], x: Array) -> list[Array]:
+def given_factors(ops: Ops[Array], layer: Layer, params: Mapping[str, Array], x: Array) -> list[Array]:
     """The arrays of all nodes in order, after a look at what was given."""
     if not isinstance(layer, Layer):
         kind = f"{type(layer).__module__}.{type(layer).__name__}"

@@ -16,7 +16,7 @@ from .ops import Ops
 from .profiles import PROFILES, profile_for
 from .runners import Inputs, Keeper, Runner, fixed_axes, runner
 from .tasks import choose
-from .tune import measured, shortlisted, tuned, tuning_key
+from .tune import measured, remembered, shortlisted, tuned, tuning_key
 from .ways import WAYS, Way, bucket
 
 Strategy = Literal["auto", "factored", "materialised", "autotune"]
@@ -149,8 +149,8 @@ class Calls:
             return chosen.plan.source(fixed)
         note = (
             "# Rows are sorted by task and padded to groups of one length: place n of all groups takes row "
-            "rows[n],\n# and row n is at the place back[n]; ids are not used. "
-            f"Factors are those of {'all tasks' if chosen.grouped == 'all' else 'the tasks that are present'}.\n"
+            "rows[n],\n# and row n is at the place back[n]; ids are not used. Factors are those of "
+            f"{'all tasks' if chosen.grouped == 'all' else 'the tasks that are present'}.\n"
         )
         return note + chosen.plan.source(fixed)
 
@@ -180,7 +180,8 @@ class Calls:
             rows, inner = bucket(rows), None if inner is None else bucket(inner)
         network = self.layer.network
         kept = room(network, way) if keep and not training and self.memory_limit is None else 0
-        return Job(network, way, rows, inner, training, kept, concrete, self.layer.bias)
+        named = hasattr(self.ops, "einsum")
+        return Job(network, way, rows, inner, training, kept, concrete, self.layer.bias, named)
 
     def shortlist(self, job: Job, profile: Profile) -> tuple[Candidate, ...]:
         """The candidates that the strategy allows, the fastest by the profile first."""
@@ -225,7 +226,8 @@ class Calls:
             return runner(job, within(job, found, self.memory_limit, itemsize, copies), self.ops, lead)
         if self.strategy == "autotune" and concrete:
             return runner(job, tuned(job, found, self.ops, lead, inputs), self.ops, lead)
-        return runner(job, found[0], self.ops, lead)
+        chosen = remembered(job, found, self.ops, x) if hasattr(self.ops, "jit") else found[0]
+        return runner(job, chosen, self.ops, lead)
 
     def _lead(self, way: Way, rows: int | None, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The axes of x before the last, without those of tasks; refuses an x that does not fit."""

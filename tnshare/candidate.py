@@ -17,7 +17,7 @@ from .network import Network
 from .plan import Plan
 from .price import Prices
 from .search import Form, Goal, best_plans
-from .step import FREE, count
+from .step import FREE, Step, count
 from .ways import GROUP, Way, of_present, with_input
 
 KEPT = 1 << 24  # numbers that inference may keep for a layer: 64 MB in single precision
@@ -36,7 +36,8 @@ class Job:
     """What is to be computed: a way of choosing tasks, a batch, and what for.
 
     ``keep`` is how many numbers that depend on factors alone may be kept between calls. ``concrete`` calls
-    may look at the values of ids, and make arrays of any shape of them; traced ones cannot.
+    may look at the values of ids, and make arrays of any shape of them; traced ones cannot. ``named``: the
+    framework may be told the axes of products, and arrange them itself.
     """
 
     network: Network
@@ -47,18 +48,19 @@ class Job:
     keep: int = 0
     concrete: bool = True
     bias: bool = True
+    named: bool = False
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to compute a call: a plan, in which rows stay as they come or are ``grouped`` by task where they
-    meet what is their task's, all rows at once or in chunks.
+    """One way to compute a call: a plan, all rows at once or in chunks, as they come or ``grouped`` by task.
 
     ``seconds`` is the prediction of a profile; ``bytes`` are moved by the products of the forward pass,
     ``peak`` is the most that is alive at once, beyond operands, result and their gradients; both in single
     precision.
     ``chunk`` rows at a time are computed, and again in the backward pass; 0 means all at once. Groups of very
-    different lengths are not grouped but computed ``otherwise``.
+    different lengths are not grouped but computed ``otherwise``. If ``named``, products are told their axes,
+    and not brought into the order of the plan.
     """
 
     name: str
@@ -70,6 +72,7 @@ class Candidate:
     kept: bool = False
     chunk: int = 0
     otherwise: Candidate | None = None
+    named: bool = False
 
     @property
     def flops(self) -> int:
@@ -82,12 +85,39 @@ def candidates(job: Job, profile: Profile, form: Form = "any") -> tuple[Candidat
     """All that are worth a look, the one that is predicted to be the fastest first."""
     goal = Goal(job.training, 0 if job.training else job.keep, form)
     network = with_input(job.network, job.way, job.batch, job.inner)
-    found = _candidates(job, profile, goal, network)
+    found = _candidates(job, profile, goal, network, 24 if job.named else 8)
     if job.way == "mixed" and job.concrete:
         others = [replace(c, otherwise=found[0]) for c in _grouped(job, profile, goal)]
         found = others if form == "materialised" else found + others
+    if job.named:
+        found = [_arranged(profile, candidate) for candidate in found]
+        found += _named(sorted(found, key=lambda candidate: candidate.seconds))
     found.sort(key=lambda candidate: candidate.seconds)
     return tuple(_with_names(_modest(found)))
+
+
+def _arranged(profile: Profile, candidate: Candidate) -> Candidate:
+    """With a price for operands that lie turned: compilers bring large ones into order (seen in XLA)."""
+    plan, sizes = candidate.plan, candidate.plan.network.sizes
+    axes = [node.axes for node in plan.network.nodes] + [step.result for step in plan.steps]
+    turned = [
+        axes[n]
+        for step in plan.steps
+        if isinstance(step, Step)
+        for n, late in zip(step.operands, step.turned, strict=True)
+        if late
+    ]
+    return replace(
+        candidate, seconds=candidate.seconds + sum(profile.copy(count(own, sizes)) for own in turned)
+    )
+
+
+def _named(found: list[Candidate]) -> list[Candidate]:
+    """The same with axes arranged by the framework: once for all plans that differ in orders alone."""
+    best: dict[object, Candidate] = {}
+    for candidate in found:
+        best.setdefault(candidate.plan.tree, candidate)
+    return [replace(c, name=f"{c.name}, by einsum", named=True) for c in best.values() if not c.kept]
 
 
 def _modest(found: list[Candidate]) -> list[Candidate]:

@@ -16,15 +16,22 @@ if TYPE_CHECKING:
 CALLS = ("matmul", "multiply", "reshape", "take", "transpose")
 _DIRECT = {2: "mm", 3: "bmm"}  # of two matrices, of two stacks of them: a framework may offer either
 _PLACES = ("rows", "back")  # of rows that are grouped by task: see `tnshare.group.Groups`
-_RESERVED = ("contract", "prepare", "_", *CALLS, *_DIRECT.values(), *_PLACES)
+_RESERVED = ("contract", "prepare", "_", *CALLS, *_DIRECT.values(), "einsum", *_PLACES)
 
 
 @lru_cache(maxsize=4096)
 def program(
-    plan: Plan, ops: Ops[Any], fixed: tuple[str, ...] = (), rows: tuple[str, ...] = ()
+    plan: Plan, ops: Ops[Any], fixed: tuple[str, ...] = (), rows: tuple[str, ...] = (), named: bool = False
 ) -> Callable[..., Any]:
-    """The plan as a function of its operands; those called ``rows`` are vectors, each given as a matrix."""
-    text = _Writer(plan, fixed, False, rows, _offered(ops)).text()
+    """The plan as a function of its operands; those called ``rows`` are vectors, each given as a matrix.
+
+    If ``named``, a framework that offers ``einsum`` is told which axes a product has, and arranges them.
+    """
+    offered = _offered(ops)
+    if named and "einsum" in offered:
+        text = _NamedWriter(plan, fixed, False, rows, offered).text()
+    else:
+        text = _Writer(plan, fixed, False, rows, offered).text()
     function: Callable[..., Any] = _executed(text, ops)["contract"]
     return function
 
@@ -50,15 +57,16 @@ def kept_program(
     return KeptProgram(scope["prepare"], scope["contract"], text.partition("\n\n\n")[0])
 
 
-def source(plan: Plan, fixed: tuple[str, ...] = (), kept: bool = False) -> str:
+def source(plan: Plan, fixed: tuple[str, ...] = (), kept: bool = False, named: bool = False) -> str:
     """A function ``contract`` of the operands in order, in terms of the operations in ``CALLS``.
 
     Sizes of ``fixed`` axes are numbers, others are read off the operands, so it holds for every batch. Where
     rows are grouped by task, it has ``rows`` and ``back`` as arguments too (see `tnshare.group.Groups`).
     Intermediates are let go after their use. With ``kept`` there is a function ``prepare`` too, for all that
-    depends on the factors alone; what it returns comes first among the arguments of ``contract``.
+    depends on the factors alone; what it returns comes first among the arguments of ``contract``. If
+    ``named``, products are calls of ``einsum``, which arranges axes itself.
     """
-    return _Writer(plan, fixed, kept).text()
+    return _NamedWriter(plan, fixed, kept).text() if named else _Writer(plan, fixed, kept).text()
 
 
 def varies(node_axes: Sequence[str]) -> bool:
@@ -67,7 +75,7 @@ def varies(node_axes: Sequence[str]) -> bool:
 
 
 def _offered(ops: Ops[Any]) -> tuple[str, ...]:
-    return tuple(name for name in _DIRECT.values() if hasattr(ops, name))
+    return tuple(name for name in (*_DIRECT.values(), "einsum") if hasattr(ops, name))
 
 
 def _executed(text: str, ops: Ops[Any]) -> dict[str, Any]:
@@ -109,7 +117,7 @@ class _Writer:
             expression = self._taken(step) if isinstance(step, Take) else self._product(step, constant)
             gone = [self.variables[n] for n in step.operands if self._droppable(n, constant)]
             self.constant.append(constant)
-            self.groups.append(_single(step.result) if isinstance(step, Take) else step.result_groups)
+            self.groups.append(self._given(step))
             name = self._new(f"t{len(self.variables) - self.operands + 1}")
             lines.append(f"{name} = {expression}  # ({_grouped(self.groups[-1])})")
             lines += [f"del {', '.join(gone)}"] if gone else []
@@ -139,6 +147,10 @@ class _Writer:
             columns = ids
         return f"take({self._ready(step.operand, self._unfolded(step.operand))}, {columns})"
 
+    def _given(self, step: Step | Take) -> _Groups:
+        """The axes of what a step gives, a group for each axis of the array."""
+        return _single(step.result) if isinstance(step, Take) else step.result_groups
+
     def _product(self, step: Step, constant: bool) -> str:
         orders = step.left_order, step.right_order
         left, right = (
@@ -159,7 +171,7 @@ class _Writer:
         return direct if direct in self.offered else "matmul"
 
     def _grouped_product(self, step: Step, left: str, right: str) -> str:
-        """The rows of each task together, times the matrices of the tasks, and back to where they came from."""
+        """The rows of each task together, times the matrices of the tasks, and back to where they were."""
         groups, inner, columns = (
             " * ".join(map(self._size, axes)) or "1"
             for axes in (step.batch, step.inner, (*step.rows, *step.columns))
@@ -229,6 +241,21 @@ class _Writer:
         while plain in taken:
             plain += "_"
         return plain
+
+
+class _NamedWriter(_Writer):
+    """Writes products as einsum: no operand is brought into another order, or shape."""
+
+    def _given(self, step: Step | Take) -> _Groups:
+        return _single(step.result)
+
+    def _product(self, step: Step, constant: bool) -> str:
+        axes = [sum(self.groups[n], ()) for n in step.operands]
+        letter = {axis: chr(ord("a") + n) for n, axis in enumerate(dict.fromkeys(axes[0] + axes[1]))}
+        left, right, result = ("".join(letter[axis] for axis in own) for own in (*axes, step.result))
+        return (
+            f'einsum("{left},{right}->{result}", {self.variables[step.left]}, {self.variables[step.right]})'
+        )
 
 
 _Groups = tuple[tuple[str, ...], ...]

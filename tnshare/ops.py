@@ -39,6 +39,8 @@ class Ops(Protocol[Array]):
       out of range, so that nobody else has to look at them;
     - ``mm(a, b)`` and ``bmm(a, b)``: the product of two matrices, and of two stacks of equally many, if that
       is quicker than finding out which of them ``matmul`` was given;
+    - ``einsum(equation, a, b)``: the product of two arrays along named axes, where a compiler arranges axes;
+    - ``jit(function)``: the function compiled, if calls are usually traced: `tnshare.compiled` times such;
     - ``row(a, i)``: row i of a matrix as a matrix (1, n), if that is quicker than taking and reshaping it;
     - ``wait(a)``: returns when an array is computed; by default its values are read;
     - ``gradients(function, arrays, weights)``: derivatives of ``sum(weights * function(*arrays))``;

@@ -88,6 +88,15 @@ class Plan:
                 texts.append(f"({texts[step.left]} {texts[step.right]})")
         return texts[-1].removeprefix("(").removesuffix(")") if len(self.steps) else texts[0]
 
+    @cached_property
+    def tree(self) -> frozenset[tuple[int, ...]]:
+        """What is contracted with what, whatever the orders: the operands that are in each result."""
+        held: list[tuple[int, ...]] = [(n,) for n in range(len(self.network.nodes))]
+        for step in self.steps:
+            own = sorted(n for m in step.operands for n in held[m])
+            held.append((*own, -1) if isinstance(step, Take) else tuple(own))
+        return frozenset(held)
+
     def run(self, ops: Ops[Array], operands: Sequence[Array]) -> Array:
         """Contract arrays given in the order of the network's nodes; their sizes may differ from its own.
 

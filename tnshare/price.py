@@ -150,7 +150,6 @@ class Prices:
             total += self.count(step.result)
         return _BYTES * total
 
-
     def _gathered(self, step: Step) -> int:
         """The numbers of rows that are brought together, and of what becomes of them."""
         if step.variant != "grouped":

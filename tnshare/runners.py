@@ -57,7 +57,7 @@ def _folding(job: Job, run: Runner, ops: Ops[Any], lead: tuple[int, ...]) -> Run
 
 def _contract(candidate: Candidate, ops: Ops[Any]) -> tuple[Runner, Runner | None]:
     """The contraction as a function of all operands; and of factors, keeper and the others, if it keeps."""
-    plain = program(candidate.plan, ops, fixed_axes(candidate.plan))
+    plain = program(candidate.plan, ops, fixed_axes(candidate.plan), named=candidate.named)
     if not candidate.kept:
         return plain, None
     prepare, contract, text = kept_program(candidate.plan, ops, fixed_axes(candidate.plan))
@@ -73,7 +73,7 @@ def _contract(candidate: Candidate, ops: Ops[Any]) -> tuple[Runner, Runner | Non
 def _one(job: Job, candidate: Candidate, ops: Ops[Any]) -> Runner:
     take, add = ops.take, ops.add
     row = getattr(ops, "row", None) or (lambda a, i: ops.reshape(take(a, [i]), (1, *a.shape[1:])))
-    own, vectors = _own_columns(job), _vectors(job)
+    own, vectors = _own_columns(job), () if candidate.named else _vectors(job)
     parts = [(cs, node.name in vectors) for node, cs in zip(job.network.nodes, own, strict=True)]
 
     def chosen(factors: Sequence[Any], ids: Any) -> list[Any]:
@@ -84,7 +84,7 @@ def _one(job: Job, candidate: Candidate, ops: Ops[Any]) -> Runner:
 
     fixed = fixed_axes(candidate.plan)
     if not candidate.kept:
-        plain = program(candidate.plan, ops, fixed, vectors)
+        plain = program(candidate.plan, ops, fixed, vectors, candidate.named)
 
         def run(factors: Any, bias: Any, x: Any, ids: Any, keeper: Any = None) -> Any:
             y = plain(*chosen(factors, ids), x)

@@ -117,7 +117,7 @@ class _Search:
         needed = frozenset(self.network.output).union(self.tasks, FREE, *outside)
         found: list[_Part] = []
         limit = math.inf
-        for first, second in _halves(chosen, table):
+        for first, second in _halves(chosen, table, self.input):
             for a, b in product(first, second):
                 if a.seconds + b.seconds < limit and (self.grouped or not self._clash(a.axes, b.axes)):
                     for part in self._products(a, b, needed):
@@ -215,8 +215,10 @@ class _Search:
 _LONELY: tuple[Variant, ...] = ("left", "right")
 
 
-def _halves(chosen: int, table: dict[int, list[_Part]]) -> Iterator[tuple[list[_Part], list[_Part]]]:
-    """All ways to split a set in two; outer products only where nothing else is possible."""
+def _halves(
+    chosen: int, table: dict[int, list[_Part]], rows: int
+) -> Iterator[tuple[list[_Part], list[_Part]]]:
+    """All ways to split a set in two; outer products with ``rows``, or where nothing else is possible."""
     lowest = chosen & -chosen
     pairs = []
     half = (chosen - 1) & chosen
@@ -224,7 +226,8 @@ def _halves(chosen: int, table: dict[int, list[_Part]]) -> Iterator[tuple[list[_
         if half & lowest and table.get(half) and table.get(chosen ^ half):
             pairs.append((table[half], table[chosen ^ half]))
         half = (half - 1) & chosen
-    joined = [pair for pair in pairs if set(pair[0][-1].axes) & set(pair[1][-1].axes)]
+    fed = bool(chosen & rows)  # then one of the halves has the rows
+    joined = [pair for pair in pairs if fed or set(pair[0][-1].axes) & set(pair[1][-1].axes)]
     return iter(joined or pairs)
 
 

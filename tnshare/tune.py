@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
+from itertools import zip_longest
 from typing import Any
 
 from . import store
@@ -15,6 +16,8 @@ from .ops import Ops
 from .runners import Inputs, Runner, runner
 
 KIND = "autotune"
+COMPILED = 18  # candidates that are timed where each is compiled first
+_FAR = 3.0  # times as slow by the prediction of a compiler's work: not worth compiling
 SHORTLIST = 10  # candidates that are timed; fewer of those that take long
 _SECONDS = 0.1  # for each candidate, at least three rounds
 _HOPELESS = 2.0  # times as slow as the fastest: not timed again
@@ -37,12 +40,33 @@ def tuned(
     return shortlist[min(seconds, key=seconds.__getitem__)]
 
 
+def remembered(job: Job, found: Sequence[Candidate], ops: Ops[Any], x: Any) -> Candidate:
+    """The fastest candidate by what was measured before, or else by the profile."""
+    shortlist = {candidate.name: candidate for candidate in shortlisted(found)}
+    seconds = measured(tuning_key(job, ops, x, tuple(shortlist)), shortlist)
+    return found[0] if seconds is None else shortlist[min(seconds, key=seconds.__getitem__)]
+
+
 def shortlisted(found: Sequence[Candidate]) -> Sequence[Candidate]:
-    """The candidates that are worth timing, the best prediction first, and the best that groups rows."""
+    """The candidates that are worth timing, the best prediction first, and the best that groups rows.
+
+    Where a compiler arranges axes, predictions say little of memory orders: some of every tree are timed.
+    """
     seconds = found[0].seconds
+    if any(candidate.named for candidate in found):
+        return _varied([c for c in found if c.seconds < _FAR * seconds])[:COMPILED]
     most = SHORTLIST if seconds < 0.2 else SHORTLIST // 2
     other = next((c for c in found if c.grouped and c.seconds < _HOPELESS * seconds), None)
     return [*found[:most], *([other] if other is not None and other not in found[:most] else [])]
+
+
+def _varied(found: Sequence[Candidate]) -> list[Candidate]:
+    """First the best of every tree, then the second of every tree, and so on."""
+    trees: dict[object, list[Candidate]] = {}
+    for candidate in found:
+        trees.setdefault((candidate.plan.tree, candidate.named), []).append(candidate)
+    rounds = zip_longest(*trees.values())
+    return [candidate for candidates in rounds for candidate in candidates if candidate is not None]
 
 
 def measured(key: dict[str, Any], shortlist: Mapping[str, object]) -> dict[str, float] | None:

@@ -12,6 +12,7 @@ from .ops import JaxOps, ops
 from .restore import restore
 from .share import share
 from .shared import Shared
+from .tune import tune
 
 __all__ = [
     "JaxOps",
@@ -25,5 +26,6 @@ __all__ = [
     "share",
     "source",
     "state",
+    "tune",
     "weight",
 ]

@@ -40,6 +40,7 @@ def apply(
     x: jax.Array,
     task: Any = None,
     *,
+    training: bool = True,
     dimension_numbers: str | None = None,
     precision: Precision = None,
     preferred_element_type: Any = None,
@@ -49,11 +50,12 @@ def apply(
     Task ids may be traced. They cannot be checked then: a row whose id is out of range is NaN, and so is the
     vector of a token out of range. Convolutions take and give channels first, ``"NCHW"``, or last, if
     ``dimension_numbers`` is ``"NHWC"``, ``"NWC"`` or ``"NDHWC"``. ``precision`` and
-    ``preferred_element_type`` are those of `jax.numpy.matmul`, for every product on the way.
+    ``preferred_element_type`` are those of `jax.numpy.matmul`, for every product on the way. ``training``
+    chooses what is fast together with its derivatives, else what is fast alone.
     """
     own = ops_with(precision, preferred_element_type)
     turn = Turn.of(layer, dimension_numbers)
-    return turn.back(tn.apply(layer, params, turn(jnp.asarray(x)), task, ops=own, training=True))
+    return turn.back(tn.apply(layer, params, turn(jnp.asarray(x)), task, ops=own, training=training))
 
 
 def fan_out(
@@ -61,6 +63,7 @@ def fan_out(
     params: Params,
     x: jax.Array,
     *,
+    training: bool = True,
     dimension_numbers: str | None = None,
     precision: Precision = None,
     preferred_element_type: Any = None,
@@ -68,7 +71,7 @@ def fan_out(
     """The same x (..., in) through every task: (T, ..., out)."""
     own = ops_with(precision, preferred_element_type)
     turn = Turn.of(layer, dimension_numbers)
-    return turn.back(tn.fan_out(layer, params, turn(jnp.asarray(x)), ops=own, training=True))
+    return turn.back(tn.fan_out(layer, params, turn(jnp.asarray(x)), ops=own, training=training))
 
 
 def weight(

@@ -45,6 +45,9 @@ class JaxOps:
         preferred = self.preferred_element_type
         return convolve(x, kernels, counts, bias, geometry, self.precision, preferred)
 
+    def einsum(self, equation: str, a: jax.Array, b: jax.Array) -> jax.Array:
+        return jnp.einsum(equation, a, b)
+
     def reshape(self, a: jax.Array, shape: Sequence[int]) -> jax.Array:
         return jnp.reshape(a, tuple(shape))
 
@@ -75,6 +78,12 @@ class JaxOps:
         kind = {"gpu": "cuda"}.get(place.platform, place.platform)
         model = cpu_model() if kind == "cpu" else place.device_kind
         return Device("jax", jax.__version__, kind, model, 0)
+
+    def jit(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return jax.jit(function)
+
+    def wait(self, a: Any) -> None:
+        jax.block_until_ready(a)  # type: ignore[no-untyped-call]
 
     def gradients(
         self, function: Callable[..., jax.Array], arrays: Sequence[jax.Array], weights: jax.Array

@@ -23,7 +23,6 @@ class TorchOps:
     bmm = staticmethod(torch.bmm)
     reshape = staticmethod(torch.reshape)
     multiply = staticmethod(torch.mul)
-    transpose: Callable[[torch.Tensor, Any], torch.Tensor] = staticmethod(torch.permute)
     in_chunks = staticmethod(in_chunks)
     convolve = staticmethod(convolve)
 
@@ -36,6 +35,10 @@ class TorchOps:
         if left == 2:
             return torch.bmm(a.expand(b.shape[0], -1, -1), b)
         return torch.bmm(a, b.expand(a.shape[0], -1, -1))
+
+    @staticmethod
+    def transpose(a: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
+        return torch.permute(a, order)  # type: ignore[arg-type]
 
     @staticmethod
     def add(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import tnshare as tn
 from tnshare.emit import kept_program, program, source, varies
 from tnshare.group import group, padded
-from tnshare.ops import numpy_ops
+from tnshare.ops import NumpyOps, numpy_ops
 from tnshare.plan import Plan
 from tnshare.step import FREE, IDS, Step, Take, make_step, make_take, product_of
 from tnshare.testing import linear_cases, network_cases
@@ -148,6 +148,35 @@ def test_where_rows_cannot_meet_their_tasks_the_step_is_an_ordinary_one(left, ri
 # Any moves are right
 
 
+class Direct(NumpyOps):
+    """NumPy that wants to be told whether matrices are stacked."""
+
+    def mm(self, a, b):
+        assert a.ndim == b.ndim == 2
+        return a @ b
+
+    def bmm(self, a, b):
+        assert a.ndim == b.ndim == 3
+        return a @ b
+
+    def matmul(self, a, b):
+        assert a.ndim != b.ndim
+        return a @ b
+
+
+class Naming(NumpyOps):
+    """NumPy that arranges axes itself, but those of grouped rows."""
+
+    einsum = staticmethod(np.einsum)
+    bmm = Direct.bmm
+
+    def matmul(self, a, b):
+        raise AssertionError("products are told their axes")
+
+
+NAMING, DIRECT = Naming(), Direct()
+
+
 def random_plan(network, rng):
     """Some order, with rows taken at some time, operands on either side, batches alone or not."""
     live = {n: node.axes for n, node in enumerate(network.nodes) if node.name != IDS}
@@ -213,6 +242,8 @@ def test_any_moves_give_what_einsum_gives(network, seed):
     given_, named = inputs_of(plan, seed)
     expected = einsum(network, named)
     np.testing.assert_allclose(plan.run(numpy_ops, given_), expected, atol=1e-8)
+    np.testing.assert_allclose(program(plan, NAMING, named=True)(*given_), expected, atol=1e-8)
+    np.testing.assert_allclose(program(plan, DIRECT)(*given_), expected, atol=1e-8)
     again = Plan.of(network, plan.moves, "again")
     assert (again.steps, again.order) == (plan.steps, plan.order)
     assert hash(again) == hash(plan)

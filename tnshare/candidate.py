@@ -117,7 +117,8 @@ def _named(found: list[Candidate]) -> list[Candidate]:
     best: dict[object, Candidate] = {}
     for candidate in found:
         best.setdefault(candidate.plan.tree, candidate)
-    return [replace(c, name=f"{c.name}, by einsum", named=True) for c in best.values() if not c.kept]
+    plain = [c for c in best.values() if not c.kept and not c.grouped]
+    return [replace(c, name=f"{c.name}, by einsum", named=True) for c in plain]
 
 
 def _modest(found: list[Candidate]) -> list[Candidate]:

@@ -247,15 +247,17 @@ class _NamedWriter(_Writer):
     """Writes products as einsum: no operand is brought into another order, or shape."""
 
     def _given(self, step: Step | Take) -> _Groups:
-        return _single(step.result)
+        grouped = isinstance(step, Step) and step.variant == "grouped"
+        return super()._given(step) if grouped else _single(step.result)
 
     def _product(self, step: Step, constant: bool) -> str:
+        if step.variant == "grouped":
+            return super()._product(step, constant)
         axes = [sum(self.groups[n], ()) for n in step.operands]
         letter = {axis: chr(ord("a") + n) for n, axis in enumerate(dict.fromkeys(axes[0] + axes[1]))}
         left, right, result = ("".join(letter[axis] for axis in own) for own in (*axes, step.result))
-        return (
-            f'einsum("{left},{right}->{result}", {self.variables[step.left]}, {self.variables[step.right]})'
-        )
+        operands = ", ".join(self._unfolded(n) for n in step.operands)
+        return f'einsum("{left},{right}->{result}", {operands})'
 
 
 _Groups = tuple[tuple[str, ...], ...]

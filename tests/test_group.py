@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tnshare as tn
+from tnshare.calls import Calls
 from tnshare.candidate import KEPT, Job, candidates
+from tnshare.emit import CALLS
 from tnshare.group import group
 from tnshare.ops import NumpyOps, numpy_ops
 from tnshare.profiles import PROFILES
@@ -160,3 +162,22 @@ def test_ids_that_are_out_of_range_do_not_reach_the_groups(wrong):
             )
     with pytest.raises(tn.TnshareError, match=f"^task {wrong} in row 1 is out of range"):
         choose(np.array([0, wrong, 1, 2]), layer.network, numpy_ops)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_source_of_grouped_rows_runs_when_pasted(training):
+    layer = tn.Linear(64, 64, tasks=4, spec=tn.Tucker((8, 8, 3)), bias=False)
+    calls, ids = Calls(layer, numpy_ops, "materialised"), np.arange(500) % 3  # the last task has no rows
+    params, x = layer.init(0), np.random.default_rng(0).normal(size=(500, 64)).astype(np.float32)
+    text = calls.source("mixed", 500, x, training=training)
+    assert text.startswith("# Rows are sorted by task and padded")
+    everyone = "those of all tasks" in text
+    scope = {name: getattr(numpy_ops, name) for name in CALLS}
+    exec(text, scope)
+    groups = group([ids], (4,), everyone)
+    assert not (everyone and training)
+    factors = [
+        params[n.name] if n.name != "U_task" else params[n.name][groups.present] for n in layer.network.nodes
+    ]
+    y = scope["contract"](*factors, x, (ids,), groups.rows, groups.back)
+    np.testing.assert_allclose(y, tn.apply(layer, params, x, ids), atol=1e-5)

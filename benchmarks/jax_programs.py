@@ -95,14 +95,14 @@ def forced(point: Point, description: tn.Linear, candidate: Candidate) -> Functi
 
 def ours(point: Point, description: tn.Linear) -> Function:
     """tnshare as a function of factors, x and, for mixed tasks, ids."""
-    names, options = list(description.shapes), {"training": point.training}
+    names = list(description.shapes)
 
     def run(factors: Factors, x: Array, *ids: Array) -> Array:
         params = dict(zip(names, factors, strict=True))
         if point.way == "fan_out":
-            return tnj.fan_out(description, params, x, **options)
+            return tnj.fan_out(description, params, x, training=point.training)
         task = one_task(point) if point.way == "one" else ids[0] if ids else None
-        return tnj.apply(description, params, x, task, **options)
+        return tnj.apply(description, params, x, task, training=point.training)
 
     return run
 

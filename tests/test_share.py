@@ -273,3 +273,26 @@ def test_contexts():
     assert len(gradients[0]) == len(gradients[1]) > 0
     for one, other in zip(*gradients, strict=True):
         same(one, other)
+
+
+@pytest.mark.parametrize("room", [0, 70, 10**9])
+def test_without_gradients_large_weights_are_composed_for_some_tasks_at_a_time(monkeypatch, room):
+    from tnshare_torch import soft
+
+    monkeypatch.setattr(soft, "KEPT", room)
+    alive, original = [], soft.Soft._compose
+
+    def counted(self, task):
+        original(self, task)
+        alive.append(len(self._composed))
+
+    monkeypatch.setattr(soft.Soft, "_compose", counted)
+    models = nets()
+    shared, x = tnt.share(models, eps=0, strategy="loop"), draw(3)
+    expected = torch.stack([model(x) for model in models])
+    with torch.no_grad():
+        same(shared.fan_out(x), expected)
+    assert max(alive) == {0: 1, 70: T, 10**9: T}[room]  # the convolution has 12 numbers
+    alive.clear()
+    same(shared.fan_out(x), expected)  # the backward pass needs all of them
+    assert set(alive) == {T}

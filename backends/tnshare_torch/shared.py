@@ -192,6 +192,10 @@ class Shared(SharedState):
         """What `share` did, as a table."""
         return self.summary
 
+    def explain(self) -> str:
+        """Which of the ways that were called run all tasks at once, and why others do not."""
+        return self.paths.explain()
+
     def add_task(
         self, model: nn.Module | None = None, name: str | None = None, *, code: torch.Tensor | None = None
     ) -> int:

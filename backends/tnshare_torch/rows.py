@@ -30,7 +30,8 @@ def read_ids(task: Any, tasks: int) -> int | np.ndarray[Any, Any]:
 
 def _read(ids: torch.Tensor) -> np.ndarray[Any, Any]:
     if ids.is_floating_point() or ids.is_complex():
-        raise tn.TnshareError(f"task ids must be whole numbers: found dtype {ids.dtype}")
+        kind = str(ids.dtype).removeprefix("torch.")
+        raise tn.TnshareError(f"task ids must be whole numbers: found dtype {kind}")
     if ids.is_meta:
         raise tn.TnshareError("task ids must be on a device that has numbers: found the device meta")
     try:

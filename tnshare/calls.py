@@ -31,6 +31,7 @@ class Calls:
     """
 
     layer: Any
+    guarded = True  # whether ids go to where a framework itself refuses those that are out of range
 
     def __init__(
         self,
@@ -44,7 +45,8 @@ class Calls:
         self.layer, self.ops, self.strategy = layer, ops, strategy
         self.memory_limit = None if memory_limit is None else whole("memory_limit", memory_limit, least=0)
         self._only_tasks = layer.task_shape[0] if len(layer.task_shape) == 1 else 0
-        self._guards: Callable[[Any], bool] = getattr(ops, "guards", lambda ids: False)
+        guards: Callable[[Any], bool] = getattr(ops, "guards", lambda ids: False)
+        self._guards = guards if self.guarded else lambda ids: False
         self._runs: dict[Any, Runner] = {}
         self.planned: dict[tuple[Way, bool], list[tuple[int, Runner]]] = {}
 

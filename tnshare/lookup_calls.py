@@ -23,6 +23,7 @@ class LookupCalls(Calls):
     """Calls of one embedding, in one framework, by one strategy; x are whole numbers, the tokens."""
 
     layer: Embedding
+    guarded = False  # in a table, with tokens beside it, an id of -1 would be the last task
 
     def ahead(self, like: Any, batches: Sequence[int]) -> None:
         if self.planned:

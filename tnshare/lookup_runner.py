@@ -93,7 +93,7 @@ def _tables(job: LookupJob, candidate: LookupCandidate, ops: Ops[Any]) -> Runner
             ids = np.ix_(*map(np.arange, tasks))
             ids = [column.reshape(*column.shape, *spread) for column in ids]
         else:
-            ids = [ops.reshape(column, (shape[0], *[1] * len(lead))) for column in ids]
+            ids = [column.reshape(shape[0], *[1] * len(lead)) for column in ids]  # may be NumPy's
         return ops.take(table, (*ids, x))
 
     return run

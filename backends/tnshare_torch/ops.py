@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from tnshare.errors import TnshareError
 from tnshare.ops import NDArray
 from tnshare.profiles import Device, cpu_model
 
@@ -79,6 +80,8 @@ class TorchOps:
             return np.asarray(a)
         if torch.compiler.is_compiling() or a.is_meta:
             return None
+        if a.layout != torch.strided:
+            raise TnshareError(f"ids and tokens must be dense: found {a.layout}; convert with to_dense()")
         plain = a.detach().cpu()
         try:
             return np.asarray(plain.float() if a.dtype == torch.bfloat16 else plain)

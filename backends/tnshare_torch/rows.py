@@ -32,6 +32,8 @@ def _read(ids: torch.Tensor) -> np.ndarray[Any, Any]:
     if ids.is_floating_point() or ids.is_complex():
         kind = str(ids.dtype).removeprefix("torch.")
         raise tn.TnshareError(f"task ids must be whole numbers: found dtype {kind}")
+    if ids.layout != torch.strided:
+        raise tn.TnshareError(f"task ids must be dense: found {ids.layout}; convert with to_dense()")
     if ids.is_meta:
         raise tn.TnshareError("task ids must be on a device that has numbers: found the device meta")
     try:

@@ -104,6 +104,10 @@ def test_shared_trees_are_saved_and_restored_from_one_tree(options, tmp_path):
     np.testing.assert_array_equal(outputs(loaded), outputs(saved))
     assert jax.tree.structure(loaded.codes) == jax.tree.structure(saved.codes)
     assert loaded.add_task(name="d").remove_task("d").structure == loaded.structure
+    shapes = jax.eval_shape(lambda: {name: value for name, value in trees(1)[0].items() if name != "n"}) | {
+        "n": 3
+    }
+    np.testing.assert_array_equal(outputs(tnj.restore(shapes, saved.state())), outputs(saved))
     haiku = tnj.restore(trees(1, names=("w", "b"))[0], tn.load(tmp_path / "file"))
     np.testing.assert_array_equal(outputs(haiku, names=("w", "b")), outputs(saved))
 

@@ -203,6 +203,7 @@ def test_axes_say_how_a_weight_is_stacked_and_that_it_is_one():
             {"dense": (0, 0)},
             r"axes\['dense'\] must be an order of a leaf's axes, as \(1, 0\): found \(0, 0\)",
         ),
+        ({"dense": None}, r"axes\['dense'\] must be an order of a leaf's axes, as \(1, 0\): found None"),
         ({"dense": (2, 1, 0)}, r"no weight of 3 dimensions matches 'dense': expected one of \(\)"),
         ({"tail": (1, 0)}, r"no weight of 2 dimensions matches 'tail': expected one of \('dense.kernel'"),
     ]:
@@ -304,7 +305,9 @@ def test_trees_that_cannot_be_shared_are_refused(trees, text):
 
 
 def test_other_mistakes_are_told():
-    with pytest.raises(tn.TnshareError, match=r"share looks at numbers, which dense.bias has not while"):
+    with pytest.raises(
+        tn.TnshareError, match=r"dense.bias of tree 0 has no numbers to look at while it is traced"
+    ):
         jax.jit(lambda trees: tnj.share(trees))(TREES)
     with pytest.raises(tn.TnshareError, match="no weight matches 'tail'"):
         tnj.share(TREES, only=["tail"])
@@ -313,6 +316,10 @@ def test_other_mistakes_are_told():
     wrong = {"dense": TREES[0]["dense"], "head": [TREES[0]["head"][0][:, :2], TREES[0]["head"][1]]}
     with pytest.raises(tn.TnshareError, match=r"head.0 must have shape \(5, 3\): found \(5, 2\)"):
         SHARED.add_task(wrong)
+    with pytest.raises(
+        tn.TnshareError, match=r"dense.bias must be a floating array: found int in the new one"
+    ):
+        SHARED.add_task(jax.tree.map(lambda _: 1, TREES[0]))
     with pytest.raises(tn.TnshareError, match="the new one differs from the first in its leaves"):
         SHARED.add_task({"dense": TREES[0]["dense"]})
 

@@ -25,6 +25,7 @@ class Constant(Entry):
     """A leaf that is static: its value in every task."""
 
     values: tuple[Fixed, ...]
+    trained = False
 
     def compose(self, shared: Shared, choice: Choice | None) -> Any:
         task, first = number(choice), self.values[0]

@@ -36,6 +36,7 @@ class Entry(ABC):
     name: str
     order: tuple[int, ...] | None
     field: ClassVar[Literal["codes", "own"] | None] = None
+    trained: ClassVar[bool] = True
 
     @abstractmethod
     def compose(self, shared: Shared, choice: Choice | None) -> Any:

@@ -26,11 +26,11 @@ def restore(tree: Any, state: tn.State, *, axes: Mapping[str, Sequence[int]] | N
     """The shared tree that a state was taken from, given one tree of its structure.
 
     ``shared = tnj.restore(tree, tn.load(path))``, whichever framework saved it: ``dense.weight`` is found for
-    ``dense.kernel``. Dtypes and what is static are those of ``tree``, whose numbers do not matter; ``axes``
-    are those of `share`.
+    ``dense.kernel``. Dtypes and what is static are those of ``tree``, whose numbers do not matter, so it may
+    come from `jax.eval_shape`; ``axes`` are those of `share`.
     """
     tasks = _count(state)
-    leaves = with_axes(leaves_of(tree), axes or {})
+    leaves = with_axes(leaves_of(jax.tree.map(_with_numbers, tree)), axes or {})
     saved = {**state.entries, **{name: [own[name] for own in state.tasks] for name in state.tasks[0]}}
     names = [leaf.name for leaf in leaves if leaf.floating]
     words = translated(saved, names)
@@ -49,6 +49,12 @@ def restore(tree: Any, state: tn.State, *, axes: Mapping[str, Sequence[int]] | N
     summary = SharedModel({}, {}, (), {}, (), ()).report()  # nobody knows any more what was lost
     structure = Structure((jax.tree.structure(tree),), tuple(entries), Roster(tasks, state.names), summary)
     return Shared(**parts, structure=structure)
+
+
+def _with_numbers(leaf: Any) -> Any:
+    """A shape as an array, which takes no memory."""
+    shape = isinstance(leaf, jax.ShapeDtypeStruct)
+    return np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape) if shape else leaf
 
 
 def _restored(leaf: Leaf, saved: Any) -> tuple[Entry, dict[str, Any]]:

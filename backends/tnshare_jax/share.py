@@ -16,7 +16,7 @@ from tnshare.roster import Roster
 from .constants import Constant, Fixed
 from .entries import Entry, Hard, Own, Ragged, Soft
 from .shared import Shared, Structure, distinct
-from .trees import Leaf, array_of, as_leaf, check_names, is_array, leaves_of, with_axes
+from .trees import Leaf, array_of, as_leaf, check_names, read_leaves, with_axes
 
 
 def share(
@@ -51,7 +51,7 @@ def share(
         )
     roster = Roster.of(trees, "trees")
     given = list(trees.values() if isinstance(trees, dict) else trees)
-    leaves = [_leaves(tree, f"tree {number}") for number, tree in enumerate(given)]
+    leaves = [read_leaves(tree, f"tree {number}") for number, tree in enumerate(given)]
     leaves[0] = with_axes(leaves[0], axes or {})
     treedefs = distinct([jax.tree.structure(tree) for tree in given])
     _check_alike(leaves, treedefs)
@@ -94,20 +94,6 @@ def _built(
             arrays = list(map(np.asarray, values))
             own[name] = jnp.asarray(np.stack(arrays)) if alike else tuple(map(jnp.asarray, arrays))
     return Shared(common, codes, own, Structure(treedefs, tuple(entries), roster, model.report()))
-
-
-def _leaves(tree: Any, called: str) -> list[Leaf]:
-    """The leaves of a tree, which must have numbers."""
-    leaves = leaves_of(tree)
-    for leaf in leaves:
-        if isinstance(leaf.value, jax.core.Tracer):
-            raise tn.TnshareError(f"share looks at numbers, which {leaf.name} has not while it is traced")
-        if hasattr(leaf.value, "shape") and not is_array(leaf.value):
-            kind = type(leaf.value).__name__
-            raise tn.TnshareError(
-                f"leaves must be arrays of JAX or NumPy: found {kind} as {leaf.name} of {called}"
-            )
-    return leaves
 
 
 def _check_alike(leaves: Sequence[Sequence[Leaf]], treedefs: Sequence[Any]) -> None:

@@ -16,7 +16,7 @@ from tnshare.roster import Roster
 
 from .entries import Entry, Soft, number
 from .ops import ops
-from .trees import Leaf, check_names, leaves_of
+from .trees import Leaf, check_names, read_leaves
 
 Treedef = Any  # jax has no public name for the class that types check
 
@@ -53,7 +53,7 @@ class Structure:
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Shared:
     """What `share` makes of T trees: itself a pytree, whose leaves are floating arrays to train.
 
@@ -162,8 +162,12 @@ class Shared:
 
     def _leaves(self, tree: Any) -> dict[str, Leaf]:
         """The leaves of a tree that is to be one more task, by name."""
-        leaves = leaves_of(tree)
+        leaves = read_leaves(tree, "the new one")
         check_names([entry.name for entry in self.structure.entries], leaves, "the new one")
+        for entry, leaf in zip(self.structure.entries, leaves, strict=True):
+            if entry.trained != leaf.floating:
+                wanted = "a floating array" if entry.trained else "static"
+                raise tn.TnshareError(f"{leaf.name} must be {wanted}: found {leaf.kind} in the new one")
         return {leaf.name: leaf for leaf in leaves}
 
     def _treedefs(self) -> list[Treedef]:

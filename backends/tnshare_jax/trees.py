@@ -63,13 +63,30 @@ def leaves_of(tree: Any) -> list[Leaf]:
     return list(found.values())
 
 
+def read_leaves(tree: Any, called: str) -> list[Leaf]:
+    """The leaves of a tree, which must have numbers."""
+    leaves = leaves_of(tree)
+    for leaf in leaves:
+        if isinstance(leaf.value, jax.core.Tracer):
+            raise tn.TnshareError(
+                f"{leaf.name} of {called} has no numbers to look at while it is traced: share outside of jit"
+            )
+        if hasattr(leaf.value, "shape") and not is_array(leaf.value):
+            kind = type(leaf.value).__name__
+            raise tn.TnshareError(
+                f"leaves must be arrays of JAX or NumPy: found {kind} as {leaf.name} of {called}"
+            )
+    return leaves
+
+
 def with_axes(leaves: Sequence[Leaf], axes: Mapping[str, Sequence[int]]) -> list[Leaf]:
     """The same with the orders of axes that a user gives for patterns of names.
 
     The name of a module means its weights of that many dimensions; a leaf that is named itself is a weight.
     """
     for pattern, order in axes.items():
-        if not all(map(is_whole, order)) or sorted(order) != list(range(len(order))):
+        whole = isinstance(order, Sequence) and all(map(is_whole, order))
+        if not whole or sorted(order) != list(range(len(order))):
             raise tn.TnshareError(
                 f"axes[{pattern!r}] must be an order of a leaf's axes, as (1, 0): found {order!r}"
             )

@@ -127,6 +127,23 @@ def test_precision_and_element_type_reach_every_product(way):
     near(wide, exact, 1e-4)  # the numbers of bfloat16, but no rounding on the way
 
 
+def test_precision_and_element_type_reach_the_operations_of_plans_that_are_not_chosen_here():
+    own, a = tnj.JaxOps("highest", jnp.dtype(jnp.float32)), jnp.ones((2, 3, 3), jnp.bfloat16)
+    geometry = tn.Conv(3, 2, 1, T, tn.LAF(1)).geometry
+    highest = jax.lax.Precision.HIGHEST
+    for function in (
+        lambda a: own.matmul(a, a),
+        lambda a: own.einsum("bij,bjk->bik", a, a),
+        lambda a: own.convolve(a, a[..., None], None, None, geometry),
+    ):
+        ((precision, dtype),) = products(function, a)
+        assert (precision, dtype) == ((highest, highest), np.dtype(np.float32))
+    assert own.multiply(a, a).dtype == jnp.float32
+    one = jax.make_jaxpr(lambda a: own.convolve(a, a[:1, ..., None], None, None, geometry))(a)
+    assert "HIGHEST" in str(one)
+    assert one.out_avals[0].dtype == jnp.float32
+
+
 def test_a_training_step_of_a_thousand_tasks_takes_little_memory():
     """2 % of what the dense weights of all tasks take."""
     layer = tn.Linear(1024, 1024, tasks=1000, spec=tn.Tucker((64, 64, 16)))

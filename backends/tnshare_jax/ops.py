@@ -46,7 +46,9 @@ class JaxOps:
         return convolve(x, kernels, counts, bias, geometry, self.precision, preferred)
 
     def einsum(self, equation: str, a: jax.Array, b: jax.Array) -> jax.Array:
-        return jnp.einsum(equation, a, b)
+        preferred = self.preferred_element_type
+        y: jax.Array = jnp.einsum(equation, a, b, precision=self.precision, preferred_element_type=preferred)
+        return y
 
     def reshape(self, a: jax.Array, shape: Sequence[int]) -> jax.Array:
         return jnp.reshape(a, tuple(shape))

@@ -32,6 +32,8 @@ def check_ways(layer):
     same(layer(X, 2), tnj.apply(LAYER, PARAMS, X, 2))
     same(layer(X, IDS), tnj.apply(LAYER, PARAMS, X, IDS))
     same(layer(np.stack([X] * T)), tnj.fan_out(LAYER, PARAMS, X))
+    same(layer(X, IDS, training=False), tnj.apply(LAYER, PARAMS, X, IDS))
+    same(layer.fan_out(X, training=False), tnj.fan_out(LAYER, PARAMS, X))
     same(layer.fan_out(X), tnj.fan_out(LAYER, PARAMS, X))
     same(layer.weight(1), tnj.weight(LAYER, PARAMS, 1))
     assert {name: value.shape for name, value in layer.params().items()} == LAYER.shapes

@@ -242,6 +242,9 @@ def test_tasks_come_and_go_and_the_others_stay_bit_by_bit():
         same_trees(grown.compose(t), full.compose(t), 0)
     same_trees(grown.remove_task(1).compose(0), full.compose(0), 0)
     same_trees(grown.remove_task(1).compose(1), full.compose(2), 0)
+    assert grown.similarity()["dense"].shape == (T + 1, T + 1)
+    assert grown.remove_task(1).remove_task(0).similarity()["dense"].shape == (T - 1, T - 1)
+    assert grown.remove_task(1).decompositions()["head.0"][0].task_shape == (T,)
     assert full.add_task().compose(T)["dense"]["bias"] == pytest.approx(
         np.mean([tree["dense"]["bias"] for tree in TREES], axis=0), abs=1e-6
     )

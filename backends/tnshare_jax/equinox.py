@@ -59,12 +59,14 @@ class Layer(eqx.Module):
         self.dimension_numbers = dimension_numbers
         self.precision, self.preferred_element_type = precision, preferred_element_type
 
-    def __call__(self, x: jax.Array, task: Any = None) -> jax.Array:
-        return apply(self.description, self.params(), x, task, **self._layout(), **self._products())
+    def __call__(self, x: jax.Array, task: Any = None, *, training: bool = True) -> jax.Array:
+        options = self._products() | {"dimension_numbers": self.dimension_numbers, "training": training}
+        return apply(self.description, self.params(), x, task, **options)
 
-    def fan_out(self, x: jax.Array) -> jax.Array:
+    def fan_out(self, x: jax.Array, *, training: bool = True) -> jax.Array:
         """The same x through every task."""
-        return fan_out(self.description, self.params(), x, **self._layout(), **self._products())
+        options = self._products() | {"dimension_numbers": self.dimension_numbers, "training": training}
+        return fan_out(self.description, self.params(), x, **options)
 
     def weight(self, task: Any = None) -> jax.Array:
         """Composed weights with the axes ``description.network.output``, without that of tasks for one."""
@@ -73,9 +75,6 @@ class Layer(eqx.Module):
     def params(self) -> dict[str, jax.Array]:
         """The parameters as the functions of tnshare_jax take them."""
         return {**self.factors, **self.codes, **({} if self.bias is None else {"bias": self.bias})}
-
-    def _layout(self) -> dict[str, Any]:
-        return {"dimension_numbers": self.dimension_numbers}
 
     def _products(self) -> dict[str, Any]:
         return {"precision": self.precision, "preferred_element_type": self.preferred_element_type}

@@ -40,7 +40,8 @@ class Layer(nnx.Module):
     """A description, such as ``tnshare.Linear``, with its parameters, by the names that they have there.
 
     ``layer(x, 3)`` is task 3, ``layer(x, ids)`` gives each row a task of its own, ``layer(xs)`` sends row t
-    through task t, ``layer.fan_out(x)`` the same x through every task. Task numbers may be traced.
+    through task t, ``layer.fan_out(x)`` the same x through every task. Task numbers may be traced. With
+    ``training=False`` it runs what is fast without derivatives.
     """
 
     def __init__(
@@ -59,12 +60,14 @@ class Layer(nnx.Module):
         for name, value in init(description, seed, dtype).items():
             setattr(self, name, _kind(description, name)(value))
 
-    def __call__(self, x: jax.Array, task: Any = None) -> jax.Array:
-        return apply(self.description, self.params(), x, task, **self._layout(), **self._products())
+    def __call__(self, x: jax.Array, task: Any = None, *, training: bool = True) -> jax.Array:
+        options = self._products() | {"dimension_numbers": self.dimension_numbers, "training": training}
+        return apply(self.description, self.params(), x, task, **options)
 
-    def fan_out(self, x: jax.Array) -> jax.Array:
+    def fan_out(self, x: jax.Array, *, training: bool = True) -> jax.Array:
         """The same x through every task."""
-        return fan_out(self.description, self.params(), x, **self._layout(), **self._products())
+        options = self._products() | {"dimension_numbers": self.dimension_numbers, "training": training}
+        return fan_out(self.description, self.params(), x, **options)
 
     def weight(self, task: Any = None) -> jax.Array:
         """Composed weights with the axes ``description.network.output``, without that of tasks for one."""
@@ -73,9 +76,6 @@ class Layer(nnx.Module):
     def params(self) -> dict[str, jax.Array]:
         """The parameters as the functions of tnshare_jax take them."""
         return {name: getattr(self, name)[...] for name in self.description.shapes}
-
-    def _layout(self) -> dict[str, Any]:
-        return {"dimension_numbers": self.dimension_numbers}
 
     def _products(self) -> dict[str, Any]:
         return {"precision": self.precision, "preferred_element_type": self.preferred_element_type}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tnshare as tn
-from tnshare.model import code_of, matches, share_arrays
+from tnshare.model import code_of, for_tasks, layer_name, matches, share_arrays
 
 T = 4
 SHAPES = {"conv1.weight": (3, 2, 2, 2), "conv1.bias": (3,), "fc1.weight": (5, 6), "fc2.weight": (4, 5)}
@@ -201,3 +201,24 @@ def test_one_model_and_the_given_arrays_stay():
         np.testing.assert_allclose(back, given[0][name].transpose(order), atol=1e-12)
     for name, value in given[0].items():
         np.testing.assert_array_equal(value, before[0][name])
+
+
+@pytest.mark.parametrize(
+    ("name", "others", "expected"),
+    [
+        ("fc.weight", ["conv.weight"], "fc"),
+        ("dense.kernel", ["dense.bias"], "dense.kernel"),
+        ("mlp/~/linear.w", [], "mlp/~/linear"),
+        ("rnn.weight_ih", ["rnn.weight_hh"], "rnn.weight_ih"),
+        ("weight", [], "weight"),
+        ("a.kernel", ["a.w"], "a.kernel"),
+    ],
+)
+def test_layers_of_weights(name, others, expected):
+    assert layer_name(name, [name, *others]) == expected
+
+
+def test_networks_for_other_numbers_of_tasks():
+    for spec in (tn.LAF(2), tn.Tucker((2, 2, 2)), tn.TT((2, 2))):
+        network = spec.network(i=3, o=4, task=5)
+        assert for_tasks(network, 9) == spec.network(i=3, o=4, task=9)

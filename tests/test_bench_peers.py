@@ -185,10 +185,12 @@ def test_what_cannot_run_is_left_out_with_a_reason():
 
 
 def test_per_row_plans_take_codes_alone():
-    case = case_of("tucker", "mixed", shape=(64, 64, 100), batch=128, training=False)
+    case = Case("tucker", (32, 32, 16), 256, 256, 100, "mixed", 1024, False)
     found = per_row(case)
     assert not found.grouped
     assert "U_task[ids]" in found.name
+    rows = case.layer.candidates("mixed", 1024, training=True)
+    assert any("core)[ids]" in other.name for other in rows if not other.grouped)  # which are passed over
 
 
 def test_ranks_go_with_their_method():

@@ -271,12 +271,17 @@ def test_validation_reads_no_test_images(tmp_path):
 def test_a_store_is_safe_to_add_to_after_a_writer_was_killed(tmp_path):
     runs = Runs(tmp_path / "runs.jsonl", tmp_path / "results.json")
     key = {"method": "a", "fraction": 0.1, "seed": 0, "protocol": "p"}
+    runs.results.write_text(json.dumps({"runs": [{**key, "x": 0}, {**key, "method": "c"}]}))
     runs.add({**key, "x": 1})
     with runs.path.open("a") as file:
         file.write('{"method": "b", "fra')
     runs.add({**key, "seed": 1})
     runs.add({**key, "x": 2})
-    assert [(r["seed"], r.get("x")) for r in runs.rows()] == [(0, 2), (1, None)]
+    assert [(r["method"], r["seed"], r.get("x")) for r in runs.rows()] == [
+        ("a", 0, 2),  # the store is newer than what was published
+        ("c", 0, None),
+        ("a", 1, None),
+    ]
     assert runs.has(**key)
     assert not runs.has(**{**key, "method": "b"})
     assert digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1}) != digest({"a": 1, "b": 3})

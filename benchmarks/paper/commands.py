@@ -42,6 +42,15 @@ def run_mnist(options: Options) -> None:
     _run(options, experiment, draws, mnist.load, mnist.QUICK)
 
 
+def run_mnist_jax(options: Options) -> None:
+    """The same digits and methods in JAX."""
+    from . import jax_digits  # the others need no JAX
+
+    methods = chosen(mnist.methods(), options.methods or (() if options.full else mnist.QUICK))
+    draws = options.draws(0.01, mnist.FRACTIONS, mnist.SEEDS)
+    jax_digits.run(options.data, options.work, options.results, methods, draws)
+
+
 def run_omniglot(options: Options) -> None:
     """Fifty alphabets."""
     experiment = omniglot.experiment(options.work, options.results)
@@ -96,6 +105,7 @@ def _run(
 
 COMMANDS: dict[str, Callable[[Options], None]] = {
     "mnist": run_mnist,
+    "mnist-jax": run_mnist_jax,
     "omniglot": run_omniglot,
     "adience": run_adience,
     "new-tasks": run_new_tasks,

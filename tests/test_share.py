@@ -263,7 +263,10 @@ def test_contexts():
     floats = tnt.share([model.float() for model in nets()], eps=0)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found = floats(x.float(), 1)
+        composed = floats.weights(1)["fc.weight"]
     assert found.dtype == torch.bfloat16
+    assert composed.dtype == torch.float32  # composed as precisely as unshare does, and shortened afterwards
+    assert torch.equal(composed, floats.weights(1)["fc.weight"])
     torch.testing.assert_close(found.double(), models[1](x), rtol=0.1, atol=0.1)
     gradients = []
     for run in (shared, lambda *args: checkpoint(shared, *args, use_reentrant=False)):

@@ -298,11 +298,22 @@ def test_mixed_batches_of_any_composition(strategy):
         found = shared(x, ids)
         expected = torch.stack([models[t](row) for t, row in zip(ids.tolist(), x, strict=True)])
         close(found, expected)
-    skewed = torch.zeros(300, dtype=torch.int64)
-    skewed[7] = 3
+    skewed = torch.zeros(300, dtype=torch.int64)  # groups would be padding, mostly
+    skewed[5:10] = torch.tensor([1, 2, 3, 4, 5])
     x = torch.randn(300, 4, dtype=torch.float64)
     close(shared(x, skewed)[7], models[3](x[7]))
     assert shared.paths.strategy == "loop" or shared.paths.known["mixed", True].reason == ""
+
+
+def test_every_task_drops_out_on_its_own():
+    shared = tnt.share(
+        tnt.replicate(nn.Sequential(nn.Linear(4, 50), nn.Dropout()), 3), eps=0, strategy="vmap"
+    )
+    x = torch.ones(2, 4)
+    for _ in range(2):
+        found = shared.fan_out(x) == 0
+    assert not torch.equal(found[0], found[1])
+    assert not torch.equal(found[1], found[2])
 
 
 def test_inference_mode_and_transforms():

@@ -11,6 +11,7 @@ import matplotlib
 import numpy as np
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from .measure import median
 from .summary import OURS, mean
@@ -33,6 +34,7 @@ LOOKS: dict[str, tuple[str, str]] = {
     "PEFT": ("#4B0082", "d"),
 }
 _OTHER = ("#0072B2", ".")
+_NOTHING = 0.1  # MB, where no memory at all is drawn
 _WAYS = {
     "one": "all rows of one task",
     "mixed": "rows of mixed tasks",
@@ -104,7 +106,7 @@ def _wanted(
             time_and_memory,
             [row for row in suites.get("memory", []) if row["kind"] == "memory"],
             "Time against memory",
-            "Peaks beyond input, output, parameters and their gradients; down and left is better.",
+            "Peaks beyond input, output, parameters, gradients (none: at 0.1 MB); down and left is better.",
         ),
         (
             "mixed",
@@ -245,10 +247,12 @@ def time_and_memory(rows: Rows) -> Figure:
             for name, entry in row["programs"].items():
                 colour, marker = LOOKS.get(name, _OTHER)
                 label = name if name in LOOKS else None
-                spot = entry["total"][0] * 1e3, max(entry["peak"], 1e3) / 1e6
+                spot = entry["total"][0] * 1e3, max(entry["peak"] / 1e6, _NOTHING)
                 axis.plot(*spot, marker, color=colour, markersize=9, label=label, linestyle="")
         axis.set_xscale("log")
         axis.set_yscale("log")
+        axis.xaxis.set_minor_formatter(NullFormatter())
+        axis.yaxis.set_minor_formatter(NullFormatter())
         axis.set_xlabel("time of a training step (ms)")
         axis.set_ylabel("peak memory (MB)")
         axis.set_title(title)

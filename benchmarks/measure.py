@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .meters import Meter
+from .meters import Laps, Meter
 from .peers.common import Programs, said
 from .timing import AGAIN, allot, laps, timing
 
 Row = dict[str, Any]
-_LONG, _SHORT = 3.0, 0.05  # seconds: not run again, run some more times
+NEAR_OURS = 4  # times as long as the fastest, up to which tnshare's programs run in all rounds
+_LONG, _SHORT = 3.0, 0.1  # seconds: not run again, run some more times
 
 
 def measure(
@@ -18,16 +19,19 @@ def measure(
 ) -> Row:
     """A line of results: what each program takes in about so many seconds of rounds, and what it needs.
 
-    Every program runs a few times before it counts (plans, compiled programs and caches are made then); the
-    first, which is tnshare's, and those named in ``always`` run in all rounds, slow ones in fewer. One that
-    raises is left out, with what it says, unless it is the first.
+    Every program runs a few times before it counts (plans, compiled programs and caches are made then). The
+    first, those of tnshare that are not slow and those named in ``always`` run in all rounds, others in
+    fewer; one that would take too long is told by its first runs. One that raises is left out, with what it
+    says, unless it is the first.
     """
     first = _first(made, meter)
-    once = {name: sum(lap) for name, lap in first.items()}
-    rounds = allot(once, seconds, always=always)
+    once = {name: min(map(sum, own)) for name, own in first.items()}
+    near = NEAR_OURS * min(once.values())
+    ours = [name for name in once if name.startswith("tnshare") and once[name] <= near]
+    rounds = allot(once, seconds, always=[*ours, *always])
     found = laps(made.run, meter.seconds, rounds=rounds, warm=False)
     programs = {name: _entry(own) for name, own in found.items() if not name.endswith(AGAIN)}
-    programs |= {name: _entry([lap]) for name, lap in first.items() if name not in programs}
+    programs |= {name: _entry(own) for name, own in first.items() if name not in programs}
     if memory:
         for name, entry in programs.items():
             entry["peak"] = meter.peak(made.run[name])
@@ -41,9 +45,9 @@ def median(row: Mapping[str, Any], name: str, part: str = "total") -> float:
     return found
 
 
-def _first(made: Programs, meter: Meter) -> dict[str, tuple[float, ...]]:
-    """The shortest of some runs of each; the first of all does not count, unless it took too long."""
-    taken: dict[str, tuple[float, ...]] = {}
+def _first(made: Programs, meter: Meter) -> dict[str, list[Laps]]:
+    """Some runs of each; the first of all does not count, unless it took too long."""
+    taken: dict[str, list[Laps]] = {}
     for name, program in list(made.run.items()):
         try:
             found = [meter.seconds(program)]
@@ -51,7 +55,7 @@ def _first(made: Programs, meter: Meter) -> dict[str, tuple[float, ...]]:
                 found = [meter.seconds(program)]
                 if sum(found[0]) < _SHORT:
                     found += [meter.seconds(program) for _ in range(2)]
-            taken[name] = min(found, key=sum)
+            taken[name] = found
         except Exception as error:  # a peer's, say: the others are measured all the same
             if not taken:
                 raise

@@ -2,13 +2,14 @@
 
 `2.6<!-- quick.json: apply dense -->` is a number of benchmarks/results/quick.json; `disagreements` finds
 those that are not what the file says, to as many digits as are written. `python -m benchmarks.readme` prints
-all numbers that can be cited.
+all numbers that can be cited, `python -m benchmarks.readme README.md` puts those of a new run in their place.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,12 +103,25 @@ def _planner(result: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def main() -> None:
-    """Print what can be cited."""
-    for path in sorted(RESULTS.glob("*.json")):
+def updated(text: str, folder: Path = RESULTS) -> str:
+    """The text with every cited number as its file has it, to as many digits as were written."""
+
+    def current(cited: re.Match[str]) -> str:
+        value = facts(results.read(folder / cited["file"]))[cited["key"]]
+        digits = len(cited["number"].partition(".")[2])
+        return f"{value:,.{digits}f}{cited[0][len(cited['number']) :]}"
+
+    return _CITED.sub(current, text)
+
+
+def main(names: Sequence[str]) -> None:
+    """Print what can be cited, or put it into the documents named."""
+    for document in map(Path, names):
+        document.write_text(updated(document.read_text(encoding="utf-8")), encoding="utf-8")
+    for path in () if names else sorted(RESULTS.glob("*.json")):
         for key, value in facts(results.read(path)).items():
             print(f"{value:.5g}<!-- {path.name}: {key} -->")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -200,6 +200,9 @@ def test_numbers_in_documents_are_those_of_their_files(tmp_path):
     ]
     assert "says nothing" in readme.disagreements("4<!-- quick.json: else -->", tmp_path)[0]
     assert "says nothing" in readme.disagreements("4<!-- none.json: apply dense -->", tmp_path)[0]
+    stale = good.replace("4.0<", "3.7<").replace("1 GB", "2 GB")
+    assert len(readme.disagreements(stale, tmp_path)) == 2
+    assert readme.updated(stale, tmp_path) == good
     assert readme.agrees("1,024", 1024.4)
     assert not readme.agrees("2.60", 2.606)
     assert readme.agrees("2.6", 2.64)

@@ -80,11 +80,11 @@ def test_equinox():
     keys = jax.random.split(jax.random.key(0), 4)
     net = eqx.nn.Sequential(
         [
-            eqx.nn.Conv1d(1, 3, 3, key=keys[0]),
-            eqx.nn.LayerNorm((3, 4)),
+            eqx.nn.Conv1d(1, 5, 3, key=keys[0]),
+            eqx.nn.LayerNorm((5, 4)),
             eqx.nn.Lambda(jnp.ravel),
             eqx.nn.Dropout(0.5, inference=True),
-            eqx.nn.Linear(12, 4, key=keys[1]),
+            eqx.nn.Linear(20, 4, key=keys[1]),
             eqx.nn.MLP(4, 2, 3, 1, key=keys[2]),
         ]
     )
@@ -97,8 +97,8 @@ def test_equinox():
     shared = check(trees, run, names, vmap=eqx.filter_vmap, jit=eqx.filter_jit)
     assert type(shared.compose(0)) is eqx.nn.Sequential
     networks = {name: network.shape for name, (network, _) in shared.decompositions().items()}
-    assert networks[names[0]] == (3, 1, 3, T)  # kernel, in, out
-    assert networks[names[1]] == (12, 4, T)
+    assert networks[names[0]] == (3, 1, 5, T)  # kernel, in, out
+    assert networks[names[1]] == (20, 4, T)
     stack = np.stack([tree.layers[4].weight.T for tree in trees], axis=-1)
     d = tn.decompose(stack, "tucker", eps=0)
     for name, value in {**shared.common[names[1]], **shared.codes[names[1]]}.items():

@@ -258,11 +258,18 @@ def test_folds_divide_the_images_of_every_class():
     assert part.scale == 0.5
 
 
-def test_validation_reads_no_test_images(tmp_path):
+def test_validation_reads_no_test_images_and_trains_on_none_that_it_validates(tmp_path, monkeypatch):
     class Unread:
         def errors(self, *_):
             raise AssertionError
 
+    sizes = []
+
+    def seen(method, draw, *others):
+        sizes.append((len(draw.train.labels), len(draw.test.labels)))
+        return trained(method, draw, *others)
+
+    monkeypatch.setattr("benchmarks.paper.experiment.trained", seen)
     experiment = Experiment("small", PROTOCOL, METHODS, tmp_path / "work", tmp_path).validating(3)
     jobs = [(METHODS[name], 0.5, 0) for name in ("UD-MTL-1", "DMTRL-TT")]
     experiment.go(jobs, lambda *key: replace(draw(*key), test=Unread()))
@@ -271,6 +278,8 @@ def test_validation_reads_no_test_images(tmp_path):
         assert len(row["folds"]) == 3
         assert row["multiclass_error"] == pytest.approx(np.mean(row["folds"]))
     assert not list((tmp_path / "work").rglob("*.pt"))
+    assert len(sizes) == 6
+    assert all(train + held == 24 and 6 <= held <= 10 for train, held in sizes)
 
 
 def test_a_store_is_safe_to_add_to_after_a_writer_was_killed(tmp_path):

@@ -84,7 +84,7 @@ class OneAgainstRest:
         }
 
     def fold(self, number: int, of: int) -> tuple[OneAgainstRest, OneAgainstRest]:
-        held = places_in_class(self.labels) % of == number
+        held = places_by_class(self.labels) % of == number
         parts = [OneAgainstRest(self.images[rows], self.labels[rows], self.classes) for rows in (~held, held)]
         return parts[0], parts[1]
 
@@ -128,7 +128,7 @@ class OwnClasses:
         return {"multiclass_error": sum(found) / len(found), "task_errors": found}
 
     def fold(self, number: int, of: int) -> tuple[OwnClasses, OwnClasses]:
-        held = [places_in_class(labels) % of == number for labels in self.labels]
+        held = [places_by_class(labels) % of == number for labels in self.labels]
         parts = []
         for masks in ([~mask for mask in held], held):
             images = [given[mask] for given, mask in zip(self.images, masks, strict=True)]
@@ -148,12 +148,10 @@ def prepared(images: Tensor) -> Tensor:
     return torch.empty(images.shape, memory_format=torch.channels_last).copy_(images)
 
 
-def places_in_class(labels: Tensor) -> Tensor:
-    """How many before each have the same label."""
-    order = torch.argsort(labels, stable=True)
-    starts = torch.cumsum(torch.bincount(labels), 0) - torch.bincount(labels)
+def places_by_class(labels: Tensor) -> Tensor:
+    """Where each would be if they were sorted by label: those of a class have numbers in a row."""
     places = torch.empty_like(labels)
-    places[order] = torch.arange(len(labels)) - starts[labels[order]]
+    places[torch.argsort(labels, stable=True)] = torch.arange(len(labels))
     return places
 
 

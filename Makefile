@@ -22,6 +22,7 @@ lint: $(READY)
 	$(BIN)/mypy
 
 bench: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e ".[peers]"
 	$(BIN)/python -m benchmarks
 
 # 10,000 examples of every law. JAX compiles most of them anew: hours for it, minutes for the others.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 import torch
@@ -51,7 +53,8 @@ def test_programs_in_torch_compute_the_layer(method, way, training):
     names = set(applied.found.run)
     assert {"tnshare", "tnshare factored", "tnshare materialised", "dense", "einsum", "authors"} <= names
     assert ("tltorch reconstructed" in names) == (method != "laf")
-    assert ("PEFT" in names) == (way == "mixed" and not training)
+    installed = find_spec("peft") is not None
+    assert ("PEFT" in names) == (way == "mixed" and not training and installed)
     for name, program in applied.found.run.items():
         y, gradients = program()
         assert y.shape == right.shape, name

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 import tnshare as tn
 from tnshare.batching import NUMBERS, TASKS, at_once_pays
-from tnshare.halves import composing, for_tasks, halves
+from tnshare.halves import composing, halves
+from tnshare.model import for_tasks
 from tnshare.ops import numpy_ops
 from tnshare.profiles import PROFILES
 

@@ -18,6 +18,7 @@ LAYERS = {
     2: (tnt.Conv2d, nn.Conv2d, tn.TT((3, 4, 3, 2)), (7, 6)),
     3: (tnt.Conv3d, nn.Conv3d, tn.LAF(3), (5, 4, 4)),
 }
+CANDIDATE = tn.Linear(2, 3, 2, tn.LAF(2)).candidates("one", 4)[0]
 GEOMETRIES = [
     {},
     {"stride": 2, "padding": 1},
@@ -173,6 +174,10 @@ def test_a_random_start_is_torchs():
         (
             lambda c, e: tnt.Conv1d(2, 3, 3, tasks=2, spec=tn.LAF(2), memory_limit=9),
             "memory_limit is a promise for linear",
+        ),
+        (
+            lambda c, e: tnt.Conv1d(2, 3, 3, 2, tn.LAF(2), strategy=CANDIDATE),
+            "a candidate is a strategy for linear layers alone",
         ),
         (
             lambda c, e: tnt.Conv1d(2, 3, 3, tasks=2, spec=tn.LAF(2), strategy="fast"),

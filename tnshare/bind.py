@@ -33,4 +33,9 @@ def bind(
             f"memory_limit is a promise for linear layers alone: found memory_limit={memory_limit} for "
             f"{type(layer).__name__}"
         )
+    if kind is not Calls and isinstance(strategy, Candidate):
+        raise TnshareError(
+            f"a candidate is a strategy for linear layers alone: found {strategy.name!r} for "
+            f"{type(layer).__name__}"
+        )
     return kind(layer, ops, strategy, memory_limit)

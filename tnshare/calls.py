@@ -15,6 +15,7 @@ from .layer import Layer
 from .ops import Ops
 from .profiles import PROFILES, profile_for
 from .runners import Inputs, Keeper, Runner, fixed_axes, runner
+from .search import Form
 from .tasks import choose
 from .tune import measured, remembered, shortlisted, tuned, tuning_key
 from .ways import WAYS, Way, bucket
@@ -190,9 +191,13 @@ class Calls:
         if isinstance(self.strategy, Candidate):
             check_fits(self.strategy, job)
             return (self.strategy,)
-        return candidates(
-            job, profile, self.strategy if self.strategy in ("factored", "materialised") else "any"
-        )
+        return candidates(job, profile, self.form)
+
+    @property
+    def form(self) -> Form:
+        """The forms of plans that the strategy allows."""
+        strategy = self.strategy
+        return strategy if strategy == "factored" or strategy == "materialised" else "any"
 
     def profile(self, like: Any) -> Profile:
         """What is known about the device of an array."""

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from itertools import product
+from collections.abc import Sequence
 from typing import Any
 
-from .calls import Calls
 from .conv_runner import conv_runner
 from .convolution import Conv
 from .convolve import ConvCandidate, ConvJob, conv_candidates
 from .cost import Profile
 from .errors import TnshareError
 from .explain import explain_plan, explain_table
+from .once import PlannedOnce
 from .ops import Ops
 from .plan import Plan
 from .runners import Inputs, Runner, fixed_axes
@@ -23,7 +22,7 @@ from .ways import WAYS, Way, bucket
 _USUAL = {1: 256, 2: 32, 3: 8}  # places along a dimension, where a traced call does not say
 
 
-class ConvCalls(Calls):
+class ConvCalls(PlannedOnce):
     """Calls of one convolution, in one framework, by one strategy.
 
     Inputs are (..., channels, *places): channels first, as the core sees them.
@@ -38,38 +37,18 @@ class ConvCalls(Calls):
             )
         super().__init__(layer, ops, *rest)
 
-    def ahead(self, like: Any, batches: Sequence[int]) -> None:
-        if self.planned:
-            return
+    def _for_rows(self, way: Way, rows: int, training: bool, profile: Profile) -> Runner:
         dims = len(self.layer.kernel)
         reach = (
             d * (k - 1) + 1 for k, d in zip(self.layer.kernel, self.layer.geometry.dilation, strict=True)
         )
         sizes = tuple(max(_USUAL[dims], n) for n in reach)
-        rows, profile = sorted(batches)[len(batches) // 2], self.profile(like)
-        for way, training in product(WAYS, (True, False)):
-            job = ConvJob(self.layer, way, bucket(rows), sizes, training, False, False)
-            run = conv_runner(job, self.choices(job, profile)[0], self.ops)
-            self.planned[way, training] = [(rows, run)]
-
-    def traced(
-        self,
-        way: Way,
-        ids: Any,
-        factors: Sequence[Any],
-        bias: Any,
-        x: Any,
-        training: bool,
-        known: Callable[[Any], bool],
-    ) -> Any:
-        self._lead(way, None, tuple(x.shape))
-        ((_, run),) = self.planned[way, training]
-        return run(factors, bias, x, ids)
+        job = ConvJob(self.layer, way, rows, sizes, training, False, False)
+        return conv_runner(job, self.choices(job, profile)[0], self.ops)
 
     def choices(self, job: ConvJob, profile: Profile) -> tuple[ConvCandidate, ...]:
         """The candidates that the strategy allows, the fastest by the profile first."""
-        strategy = self.strategy
-        return conv_candidates(job, profile, strategy if strategy in ("factored", "materialised") else "any")
+        return conv_candidates(job, profile, self.form)
 
     def explain(self, way: Way, batch: int, like: Any, *, training: bool, sizes: Sequence[int] = ()) -> str:
         """The candidates for an eager call of so many rows of these sizes, and the parts of the chosen."""

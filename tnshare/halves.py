@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from .cost import Profile
+from .model import for_tasks
 from .network import Network, Node
 from .ops import Array, Ops
 from .plan import Plan
@@ -54,13 +55,6 @@ def halves(network: Network, tasks: int, rows: int, training: bool, profile: Pro
 def composing(network: Network, tasks: int, order: tuple[int, ...]) -> Plan:
     """Weights of so many tasks, the task axis first, then those of the output in an order."""
     return _composing(network, bucket(tasks), order)
-
-
-def for_tasks(network: Network, tasks: int) -> Network:
-    """The same network for another number of tasks."""
-    (axis,) = network.tasks
-    renamed = network.rename(axis, f"{axis}*", tasks).rename(f"{axis}*", axis)
-    return Network(renamed.nodes, renamed.output, (axis,))
 
 
 def split(plan: Plan) -> Halves:

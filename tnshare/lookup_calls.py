@@ -3,60 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from itertools import product
 from typing import Any
 
-from .calls import Calls
 from .cost import Profile
 from .embedding import Embedding
 from .errors import TnshareError
 from .explain import explain_plan, explain_table
 from .lookup import LookupCandidate, LookupJob, lookup_candidates
 from .lookup_runner import lookup_runner
+from .once import PlannedOnce
 from .runners import Inputs, Runner, fixed_axes
 from .tune import fastest
 from .ways import WAYS, Way, bucket
 
 
-class LookupCalls(Calls):
+class LookupCalls(PlannedOnce):
     """Calls of one embedding, in one framework, by one strategy; x are whole numbers, the tokens."""
 
     layer: Embedding
     guarded = False  # in a table, with tokens beside it, an id of -1 would be the last task
 
-    def ahead(self, like: Any, batches: Sequence[int]) -> None:
-        if self.planned:
-            return
-        rows, profile = bucket(sorted(batches)[len(batches) // 2]), self.profile(like)
-        for way, training in product(WAYS, (True, False)):
-            job = LookupJob(self.layer, way, rows, 1 if way == "mixed" else None, training, False)
-            self.planned[way, training] = [
-                (rows, lookup_runner(job, self.choices(job, profile)[0], self.ops))
-            ]
-
-    def traced(
-        self,
-        way: Way,
-        ids: Any,
-        factors: Sequence[Any],
-        bias: Any,
-        x: Any,
-        training: bool,
-        known: Callable[[Any], bool],
-    ) -> Any:
-        self._lead(way, None, tuple(x.shape))
-        ((_, run),) = self.planned[way, training]
-        return run(factors, bias, x, ids)
+    def _for_rows(self, way: Way, rows: int, training: bool, profile: Profile) -> Runner:
+        job = LookupJob(self.layer, way, rows, 1 if way == "mixed" else None, training, False)
+        return lookup_runner(job, self.choices(job, profile)[0], self.ops)
 
     def choices(self, job: LookupJob, profile: Profile) -> tuple[LookupCandidate, ...]:
         """The candidates that the strategy allows, the fastest by the profile first."""
-        strategy = self.strategy
-        return lookup_candidates(
-            job,
-            profile,
-            strategy if strategy in ("factored", "materialised") else "any",
-        )
+        return lookup_candidates(job, profile, self.form)
 
     def explain(self, way: Way, batch: int, like: Any, *, training: bool) -> str:
         """The candidates for an eager call of so many tokens, and the steps of the chosen."""

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import tnshare as tn
+from tnshare.model import has_task
 
-from .own import has_task, key_of
+from .own import key_of
 from .soft import Soft
 
 if TYPE_CHECKING:

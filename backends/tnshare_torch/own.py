@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-import tnshare as tn
-from tnshare.model import SharedModel
+from tnshare.model import SharedModel, has_task
 
 
 class Own(nn.Module):
@@ -83,8 +82,3 @@ def array_of(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
 def key_of(name: str) -> str:
     """The name of a weight as a module can have it: no dots, and none that a module has itself, as "keys"."""
     return name.replace(".", "/") if "." in name else f"/{name}"
-
-
-def has_task(network: tn.Network, node: tn.Node) -> bool:
-    """Whether a factor holds the codes of tasks."""
-    return bool(set(node.axes) & set(network.tasks))

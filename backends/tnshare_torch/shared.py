@@ -11,14 +11,13 @@ from torch import nn
 
 import tnshare as tn
 from tnshare.checks import whole
-from tnshare.halves import for_tasks
-from tnshare.model import SharedModel
+from tnshare.model import SharedModel, for_tasks, has_task
 
 from .calls import Each, FanOut, Mixed
 from .cast import Cast, Described, code_size
 from .exact import one_by_one
 from .grow import Fit, described_task, fitted, fitted_task, mean_task
-from .own import Own, array_of, contents, has_task, key_of
+from .own import Own, array_of, contents, key_of
 from .paths import Paths, Strategy
 from .programs import ROWS, Programs
 from .rows import Groups, check_entries, read_ids, stacked

@@ -13,9 +13,9 @@ from torch import nn
 
 import tnshare as tn
 from tnshare.described import described, differences, inferred, same_spec, spec_of, spelled
-from tnshare.model import HARD, SINGLE
+from tnshare.model import HARD, SINGLE, has_task
 
-from .own import array_of, has_task, key_of
+from .own import array_of, key_of
 from .template import orders_of
 
 _KEY = "tnshare"

@@ -1,0 +1,42 @@
+"""Calls that are planned once for all batches when they are traced: of convolutions and embeddings."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any
+
+from .calls import Calls
+from .cost import Profile
+from .runners import Runner
+from .ways import WAYS, Way, bucket
+
+
+class PlannedOnce(Calls):
+    """Calls whose plan, while they are traced, does not depend on the number of rows."""
+
+    @abstractmethod
+    def _for_rows(self, way: Way, rows: int, training: bool, profile: Profile) -> Runner:
+        """What runs for so many rows, whose ids have no values yet."""
+
+    def ahead(self, like: Any, batches: Sequence[int]) -> None:
+        if self.planned:
+            return
+        rows, profile = bucket(sorted(batches)[len(batches) // 2]), self.profile(like)
+        for way, training in product(WAYS, (True, False)):
+            self.planned[way, training] = [(rows, self._for_rows(way, rows, training, profile))]
+
+    def traced(
+        self,
+        way: Way,
+        ids: Any,
+        factors: Sequence[Any],
+        bias: Any,
+        x: Any,
+        training: bool,
+        known: Callable[[Any], bool],
+    ) -> Any:
+        self._lead(way, None, tuple(x.shape))
+        ((_, run),) = self.planned[way, training]
+        return run(factors, bias, x, ids)

@@ -33,8 +33,8 @@ def write(results: Path) -> Path:
             "Errors in per cent, means over seeds with 95 % intervals (Student's t). Differences are paired: "
             "the same images, the same seed. All methods of an experiment take the same number of steps, and "
             "single-task networks are given those of the second stage too. Settings were chosen on other "
-            "draws of the training images (Omniglot: on the training drawings of the first seed); test images "
-            "were read once, by these runs. The best hard sharing is the best of these runs, which favours it."
+            "draws of the training images (Omniglot: on training drawings of the first seed); test images "
+            "were read once, by these runs. The best hard sharing is the best of these runs: it is favoured."
         ),
         *_mnist(digits),
         _ratios(rows.get("ratios", [])),

@@ -16,6 +16,8 @@ import tqdm
 from tnshare_torch.shared import Shared
 from torch import nn
 
+from benchmarks.records import commit
+
 from .collected import collect
 from .methods import Method
 from .store import Runs, digest
@@ -119,6 +121,7 @@ class Experiment:
             "protocol": self.protocol.digest(method),
             **found,
             "cpu_seconds": round(time.process_time() - began, 1),
+            "commit": commit()["commit"],
         }
 
     def _tested(self, method: Method, draw: Draw, progress: Progress) -> dict[str, Any]:

@@ -46,8 +46,7 @@ class Calls:
         self.layer, self.ops, self.strategy = layer, ops, strategy
         self.memory_limit = None if memory_limit is None else whole("memory_limit", memory_limit, least=0)
         self._only_tasks = layer.task_shape[0] if len(layer.task_shape) == 1 else 0
-        guards: Callable[[Any], bool] = getattr(ops, "guards", lambda ids: False)
-        self._guards = guards if self.guarded else lambda ids: False
+        self._guards: Callable[[Any], bool] = getattr(ops, "guards", _never) if self.guarded else _never
         self._runs: dict[Any, Runner] = {}
         self.planned: dict[tuple[Way, bool], list[tuple[int, Runner]]] = {}
 
@@ -257,6 +256,10 @@ class Calls:
                 f"{layer.in_features}), found {shape}; give a task, or ids, or use fan_out"
             )
         return shape[len(tasks) : -1]
+
+
+def _never(ids: Any) -> bool:
+    return False  # no lambda: layers are pickled with their calls
 
 
 def _in_order(x: Any) -> bool:

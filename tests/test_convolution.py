@@ -275,3 +275,20 @@ def test_empty_batches(task: Any) -> None:
     assert tn.apply(layer, layer.init(0), np.zeros((0, 2, 5, 5), np.float32), task).shape == (0, 3, 3, 3)
     table = tn.Embedding(7, 3, tasks=4, spec=tn.LAF(2))
     assert tn.apply(table, table.init(0), np.zeros((0, 2), int), task).shape == (0, 2, 3)
+
+
+def test_kernels_are_kept_only_while_they_are_few() -> None:
+    def kept(tasks: int) -> set[bool]:
+        layer = tn.Conv(64, 64, (5, 5), tasks, tn.LAF(2))
+        job = ConvJob(layer, "mixed", 8, (9, 9), False, True, True)
+        return {c.kept for c in conv_candidates(job, PROFILES["cpu"]) if not c.chain.late}
+
+    assert kept(10) == {True}
+    assert kept(1000) == {False}  # 102 million numbers
+
+
+@pytest.mark.parametrize("spec", [tn.LAF(2), tn.Tucker((2, 2, 2, 2, 2)), tn.TT((2, 2, 2, 2))])
+def test_traced_rows_of_mixed_tasks_meet_one_kernel_for_all(spec: Any) -> None:
+    job = ConvJob(tn.Conv(4, 6, (3, 3), 5, spec), "mixed", 8, (9, 9), True, False, False)
+    assert all(c.chain.late for c in conv_candidates(job, PROFILES["cpu"]))
+    assert not any(c.chain.late for c in conv_candidates(job, PROFILES["cpu"], "materialised"))

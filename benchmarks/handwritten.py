@@ -96,11 +96,8 @@ def _levels(method: str, factors: list[Tensor]) -> dict[str, _Level]:
     if method == "laf":
         k, i, o = factors[0].shape
         flat = factors[0].view(k, -1)
-        return {
-            "": _Level(
-                _same, lambda codes: torch.mm(codes, flat).view(-1, i, o), _same, (i, o), 2 * k * i * o
-            )
-        }
+        cost = 2 * k * i * o
+        return {"": _Level(_same, lambda codes: torch.mm(codes, flat).view(-1, i, o), _same, (i, o), cost)}
     U_i, middle = (factors[0], factors[1]) if method == "tt" else (factors[1], factors[0])
     k, r, c = middle.shape
     flat, i = middle.view(k, -1), len(U_i)

@@ -12,7 +12,7 @@ import tnshare as tn
 from benchmarks.case import METHODS, Case, low_ranks, spec_of
 from benchmarks.measure import measure
 from benchmarks.meters import CpuMeter, CudaMeter
-from benchmarks.peers import in_jax, in_torch
+from benchmarks.peers import in_jax, in_torch, torch_calls
 from benchmarks.peers.common import Programs, left_to_right, said
 from benchmarks.peers.conv import ConvCase
 from benchmarks.peers.conv import programs as convolutions
@@ -69,16 +69,18 @@ def test_dense_weights_and_adapters_take_the_rows_of_their_tasks():
     x, ids = torch.randn(9, 6), torch.tensor([3, 0, 3, 1, 3, 0, 1, 1, 3])
     W = torch.randn(4, 6, 5)
     right = torch.einsum("bi,bio->bo", x, W[ids])
-    torch.testing.assert_close(in_torch.grouped(x, ids, W), right)
-    torch.testing.assert_close(in_torch.looped(x, ids, lambda rows, t: rows @ W[t]), right)
+    torch.testing.assert_close(torch_calls.grouped(x, ids, W), right)
+    torch.testing.assert_close(torch_calls.looped(x, ids, lambda rows, t: rows @ W[t]), right)
     all_present = torch.arange(4)
-    torch.testing.assert_close(in_torch.grouped(x[:4], all_present, W), torch.einsum("bi,bio->bo", x[:4], W))
+    torch.testing.assert_close(
+        torch_calls.grouped(x[:4], all_present, W), torch.einsum("bi,bio->bo", x[:4], W)
+    )
 
 
 def test_rows_have_different_tasks_where_there_are_enough():
-    many = in_torch.ids_of(case_of("tt", "mixed", batch=5, shape=(4, 4, 9)))
+    many = torch_calls.ids_of(case_of("tt", "mixed", batch=5, shape=(4, 4, 9)))
     assert len(many.unique()) == 5
-    few = in_torch.ids_of(case_of("tt", "mixed", batch=10, shape=(4, 4, 3)))
+    few = torch_calls.ids_of(case_of("tt", "mixed", batch=10, shape=(4, 4, 3)))
     assert sorted(few.bincount().tolist()) == [3, 3, 4]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import figures, page, readme, records, results, summary
+from benchmarks import looks, page, readme, records, results, summary
 from benchmarks.case import Case
 from benchmarks.records import Records
 from benchmarks.run import run
@@ -72,11 +72,11 @@ def full_result():
     programs = {"tnshare": entry(1e-3), **both, "dense": entry(4e-3, peak=3000)}
     limited = {**programs, "tnshare within 1/2": entry(2e-3, peak=400)}
     maps = [row("map", programs=programs, ranks=(r, r, 4), batch=b) for r in (8, 16) for b in (1, 64)]
-    ways = [row("way", way, programs) for way in figures._WAYS]
+    ways = [row("way", way, programs) for way in looks.WAYS]
     scale = [row("scale", "mixed", programs, tasks=t) for t in (1, 1000)]
     return result(
         apply=[*ways, *maps],
-        memory=[*(row("memory", way, limited) for way in figures._WAYS), process_row(1e9)],
+        memory=[*(row("memory", way, limited) for way in looks.WAYS), process_row(1e9)],
         mixed=[row("mixed", "mixed", programs, batch=b) for b in (16, 128)],
         scale=[*scale, per_row([1e-3, 1.1e-3])],
         roofline=[roofline_row(1.4)],

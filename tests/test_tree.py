@@ -73,7 +73,9 @@ def functions(source: str) -> Iterator[tuple[str, int]]:
 
 
 def sources() -> list[Path]:
-    return sorted(path for room in ("tnshare", "backends") for path in (ROOT / room).rglob("*.py"))
+    return sorted(
+        path for room in ("tnshare", "backends", "benchmarks") for path in (ROOT / room).rglob("*.py")
+    )
 
 
 def documents() -> list[Path]:

@@ -16,7 +16,8 @@ import tnshare as tn
 from benchmarks.case import METHODS
 from benchmarks.meters import Program
 from benchmarks.peers.common import NUMBER, Programs, left_to_right, optimal
-from benchmarks.peers.in_torch import STRATEGIES, differentiable, looped
+from benchmarks.peers.in_torch import STRATEGIES
+from benchmarks.peers.torch_calls import differentiable, looped
 from tnshare.network import Network
 from tnshare.ways import Way
 

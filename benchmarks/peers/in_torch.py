@@ -18,6 +18,8 @@ from tnshare.ways import bucket
 
 from . import lora, tensorly_torch
 from .common import NUMBER, Programs, largest, left_to_right, optimal
+from .torch_calls import Task, differentiable, grouped, ids_of, looped
+from .torch_weights import weights
 
 # Programs of tnshare: the options of their layers, by name.
 STRATEGIES: dict[str, dict[str, Any]] = {
@@ -25,7 +27,6 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     "tnshare factored": {"strategy": "factored"},
     "tnshare materialised": {"strategy": "materialised"},
 }
-Task = Tensor | int | None
 
 
 class Bench:
@@ -53,72 +54,7 @@ class Bench:
         """Programs that give the weights of all tasks, or of one."""
         with torch.device(self.device):
             torch.manual_seed(0)
-            return _composing(self, case, one)
-
-
-def ids_of(case: Case) -> Tensor:
-    """A task for each row: all different where there are enough tasks."""
-    order = torch.randperm(case.tasks)
-    return order.repeat(-(-case.batch // case.tasks))[: case.batch]
-
-
-def differentiable(
-    forward: Callable[[], Tensor], leaves: Sequence[Tensor], above: Tensor, training: bool
-) -> Program:
-    """A forward pass, and in training a backward pass from ``above`` to all leaves."""
-    if training:
-        return Program(forward, lambda y: torch.autograd.grad(y, leaves, above))
-
-    def inference() -> Tensor:
-        with torch.no_grad():
-            return forward()
-
-    return Program(inference)
-
-
-def own_layout(forward: Callable[[], Tensor], leaves: Sequence[Tensor], training: bool) -> Program:
-    """The same from a gradient that lies in memory as the result does, whatever its order there is."""
-    with torch.no_grad():
-        above = torch.randn_like(forward())
-    return differentiable(forward, leaves, above, training)
-
-
-def grouped(x: Tensor, ids: Tensor, weights: Tensor) -> Tensor:
-    """Rows sorted by task and padded to groups of one length, times the weights (T, i, o) of those present.
-
-    Padding is with some row, whose product nobody reads.
-    """
-    present, group, counts = torch.unique(ids, return_inverse=True, return_counts=True)
-    longest = int(counts.max())
-    order = group.argsort(stable=True)
-    within = torch.arange(len(ids), device=ids.device) - (counts.cumsum(0) - counts)[group[order]]
-    position = torch.empty_like(order)
-    position[order] = group[order] * longest + within
-    source = torch.zeros(len(present) * longest, dtype=torch.int64, device=ids.device)
-    source[position] = torch.arange(len(ids), device=ids.device)
-    together = x.index_select(0, source).view(len(present), longest, -1)
-    chosen = weights if len(present) == len(weights) else weights.index_select(0, present)
-    y = torch.bmm(together, chosen)
-    return y.view(-1, y.shape[2]).index_select(0, position)
-
-
-def looped(x: Tensor, ids: Tensor, apply: Callable[[Tensor, int], Tensor]) -> Tensor:
-    """One call for each task present, on its rows."""
-    present, group = torch.unique(ids, return_inverse=True)
-    order = group.argsort(stable=True)
-    counts = torch.bincount(group).tolist()
-    parts = x.index_select(0, order).split(counts)  # type: ignore[no-untyped-call]
-    y = torch.cat([apply(part, int(task)) for part, task in zip(parts, present.tolist(), strict=True)])
-    return torch.empty_like(y).index_copy(0, order, y)
-
-
-def every_task(case: Case, x: Tensor, task: Task, apply: Callable[[Tensor, int], Tensor]) -> Tensor:
-    """The call of a case by a function of the rows of one task."""
-    if isinstance(task, int):
-        return apply(x, task)
-    if isinstance(task, Tensor):
-        return looped(x, task, apply)
-    return torch.stack([apply(x[t] if case.way == "each" else x, t) for t in range(case.tasks)])
+            return weights(case, one, self.limit)
 
 
 class Applied:
@@ -289,33 +225,3 @@ class Applied:
             return torch.matmul(x, weights)
 
         return self.program(forward, self.factors)
-
-
-def _composing(bench: Bench, case: Case, one: bool) -> Programs:
-    """The weights of all tasks, or of one, and the gradients of the factors."""
-    found = Programs()
-    layer = tnt.Linear(case.i, case.o, case.tasks, case.spec, bias=False).train(case.training)
-    factors = [getattr(layer, name) for name in case.layer.network.shapes]
-    task = case.task if one else None
-    network = layer.description.network
-    asked = network.drop("task") if one else network
-    size = NUMBER * case.i * case.o * (1 if one else case.tasks)
-
-    def add(name: str, needs: int, forward: Callable[[], Tensor], leaves: Sequence[Tensor] = factors) -> None:
-        found.add(name, needs, bench.limit, lambda: own_layout(forward, leaves, case.training))
-
-    def operands() -> list[Tensor]:
-        return factors if task is None else [*factors[:-1], factors[-1][task]]
-
-    def authors() -> Tensor:
-        W, axes = left_to_right(network, factors, torch.tensordot)
-        weights: Tensor = W.permute(*(axes.index(axis) for axis in network.output))
-        return weights if task is None else weights[..., task]
-
-    add("tnshare", 2 * size, lambda: layer.weight(task))
-    add("einsum", 2 * size, lambda: torch.einsum(asked.equation, *operands()))
-    expression, needs = optimal(asked)
-    add("opt_einsum", 2 * needs, lambda: expression(*operands(), backend="torch"))
-    add("authors", 2 * NUMBER * case.i * case.o * case.tasks, authors)
-    tensorly_torch.add_composing(found, bench.limit, case, factors, task)
-    return found

@@ -15,6 +15,7 @@ from torch import Tensor
 from benchmarks.meters import Program
 
 from .common import NUMBER
+from .torch_calls import looped
 
 if TYPE_CHECKING:
     from .in_torch import Applied
@@ -62,8 +63,6 @@ def _batched(applied: Applied) -> Program:
 
 def _looped(applied: Applied) -> Program:
     """Modules of their own for the tasks that are present, one after the other."""
-    from .in_torch import looped
-
     case, x, ids = applied.case, applied.x, applied.ids
     W = torch.randn(case.i, case.o, requires_grad=case.training)
     own: dict[int, tuple[Tensor, Tensor]] = {}

@@ -18,6 +18,7 @@ from benchmarks.case import Case
 from benchmarks.meters import Program
 
 from .common import NUMBER, Programs
+from .torch_calls import every_task, own_layout
 
 if TYPE_CHECKING:
     from .in_torch import Applied
@@ -28,8 +29,6 @@ _MANY = 200  # tasks; a Python loop over more takes seconds, and shows nothing n
 
 def add(applied: Applied) -> None:
     """Both implementations, for every way of choosing tasks; for many tasks a loop, as it has no other."""
-    from .in_torch import every_task
-
     case = applied.case
     names = [f"tltorch {kind}" for kind in IMPLEMENTATIONS]
     if not any(map(applied.wants, names)):
@@ -57,8 +56,6 @@ def add_composing(
     found: Programs, limit: int, case: Case, factors: Sequence[Tensor], task: int | None
 ) -> None:
     """Its dense tensor, of all tasks or of one."""
-    from benchmarks.peers.in_torch import own_layout
-
     why = _unavailable(case, 1)
     if why:
         found.skipped["tltorch"] = why

@@ -120,6 +120,30 @@ def code_of(
     return {node.name: code.astype(factors[node.name].dtype).reshape(node.shape[1:])}, error
 
 
+@dataclass(frozen=True)
+class CodePart:
+    """The codes of one weight: which factor holds them, their shape in it, and where they begin in a row."""
+
+    weight: str
+    factor: str
+    shape: tuple[int, ...]
+    start: int
+
+    @property
+    def stop(self) -> int:
+        """Where those of the next weight begin."""
+        return self.start + math.prod(self.shape)
+
+
+def code_parts(networks: Mapping[str, Network]) -> tuple[CodePart, ...]:
+    """Where the codes of each weight are in the code of a task, which has all of them in a row."""
+    parts: list[CodePart] = []
+    for name, network in networks.items():
+        (node,) = (node for node in network.nodes if has_task(network, node))
+        parts.append(CodePart(name, node.name, node.shape[1:], parts[-1].stop if parts else 0))
+    return tuple(parts)
+
+
 def has_task(network: Network, node: Node) -> bool:
     """Whether a factor holds the codes of tasks."""
     return bool(set(node.axes) & set(network.tasks))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import tnshare as tn
-from tnshare.model import has_task
+from tnshare.model import code_parts, has_task
 
 from .own import key_of
 from .soft import Soft
@@ -87,7 +86,7 @@ class Described(Cast):
     @cached_property
     def parts(self) -> dict[str, torch.Tensor]:
         """The codes of all tasks for each weight."""
-        return {name: part for name, _, part in code_parts(self.shared, self.code)}
+        return {name: part for name, _, part in split(self.shared, self.code)}
 
     def own(self, task: int) -> Any:
         return self.mean.__getitem__
@@ -98,26 +97,16 @@ class Described(Cast):
         return means(self.shared)
 
 
-def code_shape(network: tn.Network) -> tuple[int, ...]:
-    """The shape of one task's code."""
-    (node,) = (node for node in network.nodes if has_task(network, node))
-    return node.shape[1:]
-
-
-def code_parts(shared: Shared, code: torch.Tensor) -> Iterator[tuple[str, str, torch.Tensor]]:
+def split(shared: Shared, code: torch.Tensor) -> Iterator[tuple[str, str, torch.Tensor]]:
     """The parts of codes (..., code_size): for each weight its name, that of the factor, and (..., k)."""
-    start = 0
-    for name, network in shared.networks.items():
-        (node,) = (node for node in network.nodes if has_task(network, node))
-        shape = node.shape[1:]
-        size = math.prod(shape)
-        yield name, node.name, code[..., start : start + size].reshape(*code.shape[:-1], *shape)
-        start += size
+    for part in code_parts(shared.networks):
+        values = code[..., part.start : part.stop].reshape(*code.shape[:-1], *part.shape)
+        yield part.weight, part.factor, values
 
 
 def code_size(shared: Shared) -> int:
     """How many numbers the codes of a task have, of all weights together."""
-    return sum(math.prod(code_shape(network)) for network in shared.networks.values())
+    return max((part.stop for part in code_parts(shared.networks)), default=0)
 
 
 def means(shared: Shared) -> dict[str, torch.Tensor]:

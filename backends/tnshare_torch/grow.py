@@ -11,7 +11,7 @@ from torch import nn
 import tnshare as tn
 from tnshare.model import code_of
 
-from .cast import code_parts, means
+from .cast import means, split
 from .own import Own, array_of, key_of
 from .template import check_like, tensors_of
 
@@ -87,7 +87,7 @@ def fitted_task(shared: Shared, model: nn.Module, fit: Fit) -> Own:
 def _made(shared: Shared, code: torch.Tensor, rest: dict[str, torch.Tensor]) -> Own:
     """What a task has of its own: its codes, taken from all of them in a row, and the rest."""
     own: dict[str, torch.Tensor] = {}
-    for name, node, part in code_parts(shared, code.detach()):
+    for name, node, part in split(shared, code.detach()):
         like = next(iter(shared.shared(key_of(name)).values()))
         own[f"{key_of(name)}:{node}"] = nn.Parameter(part.clone(), like.requires_grad)
     return Own({}, {**own, **rest})

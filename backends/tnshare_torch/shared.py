@@ -11,7 +11,7 @@ from torch import nn
 
 import tnshare as tn
 from tnshare.checks import whole
-from tnshare.model import SharedModel, for_tasks, has_task
+from tnshare.model import SharedModel, code_parts, for_tasks
 
 from .calls import Each, FanOut, Mixed
 from .cast import Cast, Described, code_size
@@ -168,10 +168,7 @@ class Shared(SharedState):
         """The codes of a task, in a row (code_size,): what ``code=`` takes."""
         own = self.own(self.index(task))
         parts = [
-            own.get(f"{key_of(name)}:{node.name}").reshape(-1)
-            for name, network in self.networks.items()
-            for node in network.nodes
-            if has_task(network, node)
+            own.get(f"{key_of(part.weight)}:{part.factor}").reshape(-1) for part in code_parts(self.networks)
         ]
         return torch.cat(parts) if parts else torch.zeros(0)
 

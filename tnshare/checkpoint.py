@@ -13,7 +13,7 @@ from .errors import TnshareError
 from .frozen import FrozenCodes
 from .ops import NDArray
 from .spec import LAF, METHODS, Spec
-from .state import Saved, State, Stateful
+from .state import Constant, Keys, Saved, State, Stateful
 
 FORMAT = 2  # states; what has none of them is written as format 1
 # What safetensors stores as it is; anything else is stored as bytes and its dtype noted.
@@ -36,6 +36,8 @@ def save(path: str | os.PathLike[str], obj: Saved | Mapping[str, Saved] | State 
     if isinstance(given, State):
         several = [_describe_all(own, tensors) for own in (given.entries, *given.tasks)]
         content = {"format": 2, "entries": several[0], "tasks": several[1:], "names": _texts(given.names)}
+        if given.constants:
+            content["constants"] = _describe_constants(given.constants, tensors)
     else:
         entries = given if isinstance(given, Mapping) else {"": given}
         single = not isinstance(given, Mapping)
@@ -62,7 +64,8 @@ def load(path: str | os.PathLike[str]) -> Any:
             entries = _restore_all(content["entries"], tensors)
             if newest > 1:
                 tasks = tuple(_restore_all(own, tensors) for own in content["tasks"])
-                return State(entries, tasks, tuple(_texts(content["names"])))
+                constants = _restore_constants(content.get("constants", ()), tensors)
+                return State(entries, tasks, tuple(_texts(content["names"])), constants)
             return entries[""] if content["single"] else entries
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, TnshareError):
@@ -144,6 +147,35 @@ def _restore(entry: Mapping[str, Any], tensors: Mapping[str, NDArray]) -> Saved:
     return Decomposition(spec, network, factors, float(entry["error"]), float(entry["deviation_error"]))
 
 
+def _describe_constants(
+    constants: Mapping[str, tuple[Constant, ...]], tensors: dict[str, NDArray]
+) -> list[dict[str, Any]]:
+    """What JSON holds itself as it is, arrays and keys by where their numbers are."""
+
+    def described(name: str, value: Constant) -> dict[str, Any]:
+        if isinstance(value, bool | int | float | str):
+            return {"value": value}
+        if isinstance(value, Keys):
+            return {"keys": value.implementation, "array": _put(tensors, name, value.numbers)}
+        return {"array": _put(tensors, name, value)}
+
+    return [
+        {"name": name, "values": [described(name, value) for value in constants[name]]}
+        for name in _texts(constants)
+    ]
+
+
+def _restore_constants(described: Any, tensors: Mapping[str, NDArray]) -> dict[str, tuple[Constant, ...]]:
+    def restored(value: Mapping[str, Any]) -> Constant:
+        if "value" in value:
+            plain: Constant = value["value"]
+            return plain
+        array = _get(tensors, *value["array"])
+        return Keys(value["keys"], array) if "keys" in value else array
+
+    return {entry["name"]: tuple(map(restored, entry["values"])) for entry in described}
+
+
 def _put(tensors: dict[str, NDArray], name: str, array: Any) -> tuple[str, str]:
     """Store an array; returns the key it is stored under, a running number, and the name of its dtype."""
     under = f" under {name!r}" if name else ""
@@ -154,7 +186,7 @@ def _put(tensors: dict[str, NDArray], name: str, array: Any) -> tuple[str, str]:
         )
     dtype = array.dtype.newbyteorder("=")
     native = dtype.name in _NATIVE
-    if not native and not (dtype.name in ("complex64", "complex128") or "float" in dtype.name):
+    if not native and not any(kind in dtype.name for kind in ("complex64", "complex128", "float", "int")):
         raise TnshareError(f"arrays of dtype {array.dtype} cannot be saved: found one{under}")
     # A copy of the numbers alone: in order, in this machine's byte order, and without a view's memory.
     plain = np.array(array, dtype=dtype, order="C", subok=False)

@@ -12,7 +12,7 @@ from .decompose import Decomposition
 from .errors import TnshareError
 from .layer import Layer
 from .ops import NDArray
-from .state import State
+from .state import Saved, State
 
 # What frameworks call the same thing: torch's word first.
 _WORDS = {"weight": ("kernel", "w", "embedding", "embeddings", "scale"), "bias": ("b", "offset")}
@@ -40,6 +40,17 @@ def layer_params(layer: Layer, state: State) -> dict[str, NDArray]:
     if layer.bias_size and np.shape(bias) != shape:  # type: ignore[arg-type]
         raise TnshareError(f"the bias must have shape {shape}: found {np.shape(bias)}")  # type: ignore[arg-type]
     return layer.adopt(weight) | ({"bias": np.asarray(bias)} if layer.bias_size else {})
+
+
+def with_constants(state: State, names: Collection[str]) -> tuple[dict[str, Saved], ...]:
+    """What each task has of its own, with those constants that a model of these names has as arrays."""
+    found = tuple(dict(task) for task in state.tasks)
+    for name, values in state.constants.items():
+        if name in names:
+            for task, value in zip(found, values * (len(found) if len(values) == 1 else 1), strict=True):
+                if isinstance(value, np.ndarray):
+                    task.setdefault(name, value)
+    return found
 
 
 def translated(saved: Collection[str], names: Collection[str]) -> dict[str, str]:

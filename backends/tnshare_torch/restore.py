@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import tnshare as tn
-from tnshare.exchange import translated
+from tnshare.exchange import translated, with_constants
 from tnshare.model import SharedModel
 
 from .shared import Shared
@@ -36,7 +36,7 @@ def restore(network: nn.Module, state: tn.State, **keywords: Any) -> Shared:
         named = {words[name]: value for name, value in saved.items()}
         return {name: _back(value, orders.get(name), tensors.get(name)) for name, value in named.items()}
 
-    entries, tasks = read(state.entries), [read(task) for task in state.tasks]
+    entries, tasks = read(state.entries), [read(task) for task in with_constants(state, tensors)]
     soft = {name: d for name, d in entries.items() if isinstance(d, tn.Decomposition)}
     hard = {name: a for name, a in entries.items() if not isinstance(a, tn.Decomposition)}
     own = tasks[0] if tasks else {}

@@ -198,6 +198,133 @@ def test_states_of_other_models_are_refused():
     assert tnj.restore(trees(1)[0], tn.State(soft, heads)).compose(2)["two"]["bias"].shape == (4,)
 
 
+def static(number=0, head=2):
+    """A tree with all kinds of leaves that are static."""
+    return {
+        "w": np.full((3, head), 1.0 + number, np.float32),
+        "count": jnp.array([1, 2 + number]),
+        "flags": np.array([True, False]),
+        "key": jax.random.key(number),
+        "keys": jax.random.split(jax.random.key(5, impl="rbg"), 2),
+        "depth": 4,
+        "kept": True,
+        "rate": 0.5,
+        "word": "relu" if number else "gelu",
+        "function": abs,
+    }
+
+
+@pytest.mark.parametrize("shapes", [False, True], ids=["a tree", "shapes"])
+def test_what_is_static_is_saved_and_restored(shapes, tmp_path):
+    saved = tnj.share([static(n) for n in range(T)], eps=0)
+    tn.save(tmp_path / "file", saved)
+    tree = static(9) | {"depth": 5, "kept": False, "rate": 2.0}
+    if shapes:
+        arrays = {name: value for name, value in tree.items() if hasattr(value, "shape")}
+        tree |= jax.eval_shape(lambda: arrays)
+    loaded = tnj.restore(tree, tn.load(tmp_path / "file"))
+    for task in range(T):
+        found, expected = loaded.compose(task), static(task)
+        assert set(found) == set(expected)
+        for name in ("count", "flags", "key", "keys"):
+            assert found[name].dtype == expected[name].dtype
+        for name in ("key", "keys"):
+            found[name], expected[name] = (jax.random.key_data(t[name]) for t in (found, expected))
+        for name in ("w", "count", "flags", "key", "keys"):
+            np.testing.assert_array_equal(found[name], expected[name])
+        for name in ("depth", "kept", "rate", "word", "function"):
+            assert found[name] == expected[name]
+            assert type(found[name]) is type(expected[name])
+    assert loaded.structure.entries == saved.structure.entries
+    bits = jax.jit(lambda s: jax.random.bits(s.compose(1)["key"]))(loaded)
+    assert bits == jax.random.bits(jax.random.key(1))
+
+
+def test_static_leaves_that_are_not_in_a_file_are_those_of_the_tree():
+    state = tnj.share([static(n) for n in range(T)], eps=0).state()
+    assert {name: len(values) for name, values in state.constants.items()} == {
+        "count": T, "flags": 1, "key": T, "keys": 1, "depth": 1, "kept": 1, "rate": 1, "word": T,
+    }  # fmt: skip
+    bare = tn.State(state.entries, state.tasks)
+    tree = tnj.restore(static(9), bare).compose(1)
+    np.testing.assert_array_equal(tree["count"], [1, 11])
+    shapes = static(9) | jax.eval_shape(lambda: {"count": static(9)["count"]})
+    with pytest.raises(tn.TnshareError, match="count is static, and its numbers are not in the state"):
+        tnj.restore(shapes, bare)
+    fewer = {name: value for name, value in static().items() if name != "count"}
+    assert "count" not in tnj.restore(fewer, state).compose(1)  # another framework's
+    for name, value, text in [
+        ("depth", "deep", "depth is str in the tree, but int in the state"),
+        ("key", 3, "key is int in the tree, but Keys in the state"),
+        ("count", "two", "count is str in the tree, but ndarray in the state"),
+        ("word", jax.random.key(0), r"word is key<fry> in the tree, but str in the state"),
+    ]:
+        with pytest.raises(tn.TnshareError, match=text):
+            tnj.restore(static() | {name: value}, state)
+    short = tn.State(state.entries, state.tasks, (), {"count": state.constants["count"][:2]})
+    with pytest.raises(tn.TnshareError, match=r"one number of tasks: found \[2, 3\], and 0 names"):
+        tnj.restore(static(), short)
+
+
+def test_counts_go_from_jax_to_torch_and_back(tmp_path):
+    torch, tnt = pytest.importorskip("torch"), pytest.importorskip("tnshare_torch")
+
+    class Net(torch.nn.Module):
+        def __init__(self, number):
+            super().__init__()
+            self.w = torch.nn.Parameter(torch.full((3, 3), 1.0 + number))
+            self.register_buffer("seen", torch.tensor(7 * number))
+
+    trees = [{"w": np.full((3, 3), 1.0 + n, np.float32), "seen": 7 * n, "word": "a"} for n in range(T)]
+    trees = [tree | {"seen": np.array(tree["seen"])} for tree in trees]
+    tn.save(tmp_path / "of jax", tnj.share(trees, "single"))
+    back = tnt.restore(Net(0), tn.load(tmp_path / "of jax"))
+    assert [int(back.task_model(t).seen) for t in range(T)] == [0, 7, 14]
+    tn.save(tmp_path / "of torch", tnt.share([Net(n) for n in range(T)], "single"))
+    ours = tnj.restore({"w": trees[0]["w"], "seen": 1, "word": "b"}, tn.load(tmp_path / "of torch"))
+    assert [ours.compose(t)["seen"] for t in range(T)] == [0, 7, 14]
+    assert ours.compose(2)["word"] == "b"
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["list", "dict"])
+def test_heads_of_different_sizes_are_restored_into_modules_of_their_sizes(named, tmp_path):
+    eqx = pytest.importorskip("equinox")
+
+    def net(head, seed):
+        one, two = jax.random.split(jax.random.key(seed))
+        return [eqx.nn.Linear(6, 4, key=one), eqx.nn.Linear(4, head, key=two)]
+
+    sizes = {"b": 2, "a": 3, "c": 5}
+    nets = {name: net(size, n) for n, (name, size) in enumerate(sizes.items())}
+    saved = tnj.share(nets if named else list(nets.values()), eps=0)
+    tn.save(tmp_path / "file", saved)
+    state = tn.load(tmp_path / "file")
+    others = {name: net(size, 9) for name, size in sorted(sizes.items())}
+    given = others if named else [others[name] for name in sizes]
+    loaded = tnj.restore(given, state)
+    x = X[0]
+    for task, (own, expected) in enumerate(zip(loaded.unshare(), saved.unshare(), strict=True)):
+        assert own[1].out_features == expected[1].out_features == (2, 3, 5)[task]
+        np.testing.assert_array_equal(own[1](own[0](x)), expected[1](expected[0](x)))
+    assert loaded.structure.treedefs == saved.structure.treedefs
+    with pytest.raises(
+        tn.TnshareError, match=r"1.weight differs in shape between tasks, and the tree has mod"
+    ):
+        tnj.restore(net(2, 0), state)
+    with pytest.raises(tn.TnshareError, match=r"1.weight has shape \(2, 4\) in the state, but \(3, 4\)"):
+        tnj.restore([net(size, 0) for size in (3, 3, 5)], tnj.share(list(nets.values()), eps=0).state())
+
+
+def test_one_tree_that_is_a_list_is_one_tree():
+    trees = [[np.full((2, 2), n + 1.0), np.ones(2)] for n in range(2)]
+    shared = tnj.share(trees, eps=0)
+    assert tnj.restore(trees[0], shared.state()).tasks == 2
+    same = tnj.restore(trees, shared.state())
+    np.testing.assert_allclose(same.compose(1)[0], trees[1][0], rtol=1e-6)
+    with pytest.raises(tn.TnshareError, match="the state is of trees of another structure"):
+        tnj.restore([*trees, trees[0]], shared.state())
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,10 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 
 import tnshare as tn
+from tnshare.state import Keys
 from tnshare.tasks import Choice
 
 from .entries import Entry, number, repeated
-from .trees import is_array, is_key
+from .trees import Leaf, is_array, is_key
 
 if TYPE_CHECKING:
     from .shared import Shared
@@ -31,7 +33,7 @@ class Constant(Entry):
         task, first = number(choice), self.values[0]
         if task is not None:
             return self.values[task].value
-        if all(value == first for value in self.values):
+        if not self.differs:
             return repeated(first.value, shared, choice) if first.stacks else first.value
         if not first.stacks or len({value.shape for value in self.values}) > 1:
             raise tn.TnshareError(
@@ -45,8 +47,47 @@ class Constant(Entry):
         new = self.values[0] if value is None else Fixed(value)
         return replace(self, values=(*self.values, new)), None
 
+    def saved(self, shared: Shared) -> tuple[Any, ...] | None:
+        values = tuple(value.saved for value in (self.values if self.differs else self.values[:1]))
+        return None if any(value is None for value in values) else values
+
+    @property
+    def differs(self) -> bool:
+        """Whether it is not the same in all tasks."""
+        return any(value != self.values[0] for value in self.values)
+
+    def described(self, shared: Shared, count: int, code: Any) -> tuple[Constant, Any]:
+        return replace(self, values=self.values[:1] * count), None
+
     def without(self, shared: Shared, task: int) -> tuple[Constant, Any]:
         return replace(self, values=self.values[:task] + self.values[task + 1 :]), None
+
+
+def restored_constant(column: Sequence[Leaf], saved: Sequence[Any] | None, tasks: int) -> Constant:
+    """A static leaf from its saved values, of all tasks or of each, or as it is in the tree or trees."""
+    leaf = column[0]
+    given = [leaf.value for leaf in column] if saved is None else [_like(leaf, value) for value in saved]
+    if any(isinstance(value, jax.ShapeDtypeStruct) for value in given):
+        raise tn.TnshareError(
+            f"{leaf.name} is static, and its numbers are not in the state: give a tree that has them"
+        )
+    return Constant(leaf.name, None, tuple(map(Fixed, given * (1 if len(given) == tasks else tasks))))
+
+
+def _like(leaf: Leaf, value: Any) -> Any:
+    """A saved value as what the leaf is in its tree."""
+    own = leaf.value
+    keys = hasattr(own, "dtype") and is_key(own)
+    if isinstance(value, Keys) and keys:
+        return jax.random.wrap_key_data(jnp.asarray(value.numbers), impl=value.implementation)
+    if hasattr(own, "dtype") and not keys and not isinstance(value, Keys | str):
+        return np.asarray(value).astype(own.dtype)
+    if isinstance(value, np.ndarray) and value.size == 1:
+        value = value.item()
+    if type(value) is not type(own):
+        found = type(value).__name__
+        raise tn.TnshareError(f"{leaf.name} is {leaf.kind} in the tree, but {found} in the state")
+    return value
 
 
 class Fixed:
@@ -68,6 +109,13 @@ class Fixed:
         if self._implementation is None:
             return jnp.asarray(self._value)
         return jax.random.wrap_key_data(jnp.asarray(self._value), impl=self._implementation)
+
+    @property
+    def saved(self) -> Any:
+        """The leaf as a file can hold it: numbers, keys, words; None of a function, say."""
+        if self.stacks:
+            return self._value if self._implementation is None else Keys(self._implementation, self._value)
+        return self._value if type(self._value) in (bool, int, float, str) else None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Fixed) and self._identity == other._identity

@@ -44,14 +44,26 @@ class Entry(ABC):
 
     @abstractmethod
     def grown(self, shared: Shared, value: Any) -> tuple[Entry, Any]:
-        """Itself and its part with one more task: from its leaf, or, without one, the mean of the others."""
+        """Itself and its part with one more task: from its code if it has any, else from its leaf or, without
+        one, the mean of the others."""
 
     @abstractmethod
     def without(self, shared: Shared, task: int) -> tuple[Entry, Any]:
         """Itself and its part with one task less."""
 
+    @abstractmethod
+    def described(self, shared: Shared, count: int, code: Any) -> tuple[Entry, Any]:
+        """Itself and its part for ``count`` tasks of these codes; what is not shared is the mean of all."""
+
+    def fit(self, shared: Shared, value: Any) -> tuple[dict[str, Any], float] | None:
+        """The code that comes closest to a leaf, and the relative error, if all tasks have a part in it."""
+        return None
+
     def saved(self, shared: Shared) -> Any:
-        """What is saved: a decomposition or an array of all tasks, a list of each one's, or nothing."""
+        """What is saved: a decomposition or an array of all tasks, a list of each one's, or nothing.
+
+        Of what is static, a tuple: of one for all tasks, or of each one's.
+        """
         return None
 
 
@@ -76,16 +88,17 @@ class Soft(Entry):
         return composed
 
     def grown(self, shared: Shared, value: Any) -> tuple[Soft, Any]:
-        codes = shared.codes[self.name]
-        if value is None:
-            new = {node: code.mean(0) for node, code in codes.items()}
-        else:
-            expected = self.stored(self.network.shape)
-            if tuple(value.shape) != expected:
-                raise tn.TnshareError(f"{self.name} must have shape {expected}: found {tuple(value.shape)}")
-            new, _ = code_of(*self.decomposed(shared), array_of(value).transpose(self.order))
-        part = {node: _with_row(code, new[node]) for node, code in codes.items()}
+        part = {node: _with_row(code, value[node]) for node, code in shared.codes[self.name].items()}
         return self._for_tasks(shared.tasks + 1), part
+
+    def described(self, shared: Shared, count: int, code: Any) -> tuple[Soft, Any]:
+        return self._for_tasks(count), code
+
+    def fit(self, shared: Shared, value: Any) -> tuple[dict[str, Any], float]:
+        expected = self.stored(self.network.shape)
+        if tuple(value.shape) != expected:
+            raise tn.TnshareError(f"{self.name} must have shape {expected}: found {tuple(value.shape)}")
+        return code_of(*self.decomposed(shared), array_of(value).transpose(self.order))
 
     def without(self, shared: Shared, task: int) -> tuple[Soft, Any]:
         part = {node: jnp.delete(code, task, axis=0) for node, code in shared.codes[self.name].items()}
@@ -134,6 +147,15 @@ class Hard(Entry):
     def grown(self, shared: Shared, value: Any) -> tuple[Hard, Any]:
         return self, None
 
+    def described(self, shared: Shared, count: int, code: Any) -> tuple[Hard, Any]:
+        return self, None
+
+    def fit(self, shared: Shared, value: Any) -> tuple[dict[str, Any], float]:
+        own, given = array_of(shared.common[self.name]["weight"]), array_of(value)
+        if own.shape != given.shape:
+            raise tn.TnshareError(f"{self.name} must have shape {own.shape}: found {given.shape}")
+        return {}, float(np.linalg.norm(own - given)) / (float(np.linalg.norm(given)) or 1.0)
+
     def without(self, shared: Shared, task: int) -> tuple[Hard, Any]:
         return self, None
 
@@ -153,6 +175,10 @@ class Own(Entry):
         if value is not None and tuple(value.shape) != stack.shape[1:]:
             return Ragged(self.name, self.order), (*stack, jnp.asarray(value, stack.dtype))
         return self, _with_row(stack, stack.mean(0) if value is None else value)
+
+    def described(self, shared: Shared, count: int, code: Any) -> tuple[Own, Any]:
+        mean = shared.own[self.name].mean(0)
+        return self, jnp.broadcast_to(mean, (count, *mean.shape))
 
     def saved(self, shared: Shared) -> list[NDArray]:
         return [_turned(value, self.order) for value in shared.own[self.name]]
@@ -179,11 +205,17 @@ class Ragged(Entry):
 
     def grown(self, shared: Shared, value: Any) -> tuple[Ragged, Any]:
         if value is None:
-            raise tn.TnshareError(
-                f"{self.name} has another shape in every task, so there is no mean: give add_task a tree"
-            )
+            raise self._no_mean()
         arrays: tuple[jax.Array, ...] = shared.own[self.name]
         return self, (*arrays, jnp.asarray(value, arrays[0].dtype))
+
+    def described(self, shared: Shared, count: int, code: Any) -> tuple[Ragged, Any]:
+        raise self._no_mean()
+
+    def _no_mean(self) -> tn.TnshareError:
+        return tn.TnshareError(
+            f"{self.name} has another shape in every task, so there is no mean: give add_task a tree"
+        )
 
     def saved(self, shared: Shared) -> list[NDArray]:
         return [_turned(value, self.order) for value in shared.own[self.name]]

@@ -8,12 +8,14 @@ from functools import cached_property
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 import tnshare as tn
 from tnshare.model import layer_name
 from tnshare.ops import NDArray
 from tnshare.roster import Roster
 
+from .codes import Fit, checked, fitted, joined, size_of, split
 from .entries import Entry, Soft, number
 from .ops import ops
 from .trees import Leaf, check_names, read_leaves
@@ -76,13 +78,18 @@ class Shared:
         """What tasks are called, if they have names."""
         return self.structure.roster.names
 
-    def compose(self, task: Any = None) -> Any:
+    def compose(self, task: Any = None, *, code: Any = None) -> Any:
         """The tree of one task, as the user's own functions take it.
 
         A task is a number, which may be traced, or a name. For all tasks (None), or those of ids (rows,), the
         leaves are stacked with the task axis first, ready for `jax.vmap`. A traced number that is out of
-        range gives NaN.
+        range gives NaN. Tasks may be given by their codes instead of being among those of the tree: ``code``
+        is one, (code_size,), or several, (tasks, code_size), which ``task`` then counts; what is not shared
+        they have as the mean of the tree's own tasks.
         """
+        if code is not None:
+            given = self._described(code)
+            return given.compose(0 if task is None and jnp.ndim(code) == 1 else task)
         choice = None if task is None else self.structure.roster.choice(task, ops)
         treedef = self.structure.treedef(number(choice))
         leaves = [entry.compose(self, choice) for entry in self.structure.entries]
@@ -118,39 +125,73 @@ class Shared:
         """What `share` did, as a table."""
         return self.structure.summary
 
-    def add_task(self, tree: Any = None, name: str | None = None) -> Shared:
+    @property
+    def code_size(self) -> int:
+        """How many numbers tell a task from others: the codes of all softly shared weights together."""
+        return size_of(self)
+
+    def code(self, task: Any = None) -> jax.Array:
+        """The codes of a task, in a row (code_size,): what ``code=`` takes; of all tasks, or ids, as rows."""
+        if task is None:
+            return joined(self, self.codes)
+        ids = self.structure.roster.choice(task, ops).ids
+        return ops.take(joined(self, self.codes), ids)
+
+    def fit_code(self, tree: Any) -> Fit:
+        """The code that comes closest to a tree's weights, by least squares, and the errors."""
+        return fitted(self, self._leaves(tree))
+
+    def add_task(self, tree: Any = None, name: str | None = None, *, code: Any = None) -> Shared:
         """One more task, whose codes come as close to a tree's weights as the factors allow.
 
-        Without a tree it starts from the mean of the others. What others have stays bit by bit the same.
+        Or with a code that is given; without either it starts from the mean of the others. What others have
+        stays bit by bit the same, also weights that all tasks have in common: the report says how far off
+        the tree's own are.
         """
-        roster = self.structure.roster.grown(name)
-        leaves = None if tree is None else self._leaves(tree)
-        treedefs = self._treedefs() if tree is None else [*self._treedefs(), jax.tree.structure(tree)]
-
-        def grown(entry: Entry) -> tuple[Entry, Any]:
-            return entry.grown(self, None if leaves is None else leaves[entry.name].value)
-
-        return self._changed(treedefs, roster, grown)
+        if tree is not None and code is not None:
+            raise tn.TnshareError("give add_task a tree or a code, not both")
+        roster, summary = self.structure.roster.grown(name), self.structure.summary
+        leaves: dict[str, Any] = {}
+        treedefs = self._treedefs()
+        if tree is not None:
+            read = self._leaves(tree)
+            fit = fitted(self, read)
+            code, leaves = fit.code, {leaf.name: leaf.value for leaf in read.values()}
+            treedefs.append(jax.tree.structure(tree))
+            errors = ", ".join(f"{name} {error:.3g}" for name, error in fit.errors.items())
+            summary += f"\ntask {self.tasks} was added, with errors: {errors or 'none'}"
+        elif code is not None and jnp.ndim(code) == 2:
+            raise tn.TnshareError(f"add_task takes the code of one task: found {len(code)} codes")
+        row = self.code().mean(0) if code is None else checked(self, code)
+        leaves |= split(self, row)
+        return self._changed(treedefs, roster, summary, lambda e: e.grown(self, leaves.get(e.name)))
 
     def remove_task(self, task: int | str) -> Shared:
         """One task less; those behind it move up by one."""
         gone = self.structure.roster.index(task, ops)
         treedefs = self._treedefs()
         del treedefs[gone]
-        return self._changed(treedefs, self.structure.roster.without(gone), lambda e: e.without(self, gone))
+        roster = self.structure.roster.without(gone)
+        return self._changed(treedefs, roster, self.structure.summary, lambda e: e.without(self, gone))
 
     def state(self) -> tn.State:
-        """All that is trained, for `tnshare.save`; weights have the axes of a stack, (..., in, out)."""
+        """All that is trained, for `tnshare.save`; weights have the axes of a stack, (..., in, out).
+
+        And what is static, as far as a file can hold it: numbers, keys and words, but no functions.
+        """
         entries: dict[str, Any] = {}
+        constants: dict[str, tuple[Any, ...]] = {}
         own: list[dict[str, Any]] = [{} for _ in range(self.tasks)]
         for entry in self.structure.entries:
             saved = entry.saved(self)
-            if isinstance(saved, list):
+            if isinstance(saved, tuple):
+                constants[entry.name] = saved
+            elif isinstance(saved, list):
                 for found, value in zip(own, saved, strict=True):
                     found[entry.name] = value
             elif saved is not None:
                 entries[entry.name] = saved
-        return tn.State(entries, tuple(own), self.names)
+        return tn.State(entries, tuple(own), self.names, constants)
 
     def decompositions(self) -> dict[str, tuple[tn.Network, dict[str, NDArray]]]:
         """Network and factors of every soft weight, in NumPy."""
@@ -175,15 +216,31 @@ class Shared:
         found = self.structure.treedefs
         return list(found if len(found) > 1 else found * self.tasks)
 
+    def _described(self, code: Any) -> Shared:
+        """The tasks of codes, in the place of its own."""
+        given = checked(self, code)
+        rows = given if given.ndim == 2 else given[None]
+        parts, count = split(self, rows), len(rows)
+        return self._changed(
+            self.structure.treedefs,
+            Roster(count),
+            self.structure.summary,
+            lambda entry: entry.described(self, count, parts.get(entry.name)),
+        )
+
     def _changed(
-        self, treedefs: Sequence[Treedef], roster: Roster, change: Callable[[Entry], tuple[Entry, Any]]
+        self,
+        treedefs: Sequence[Treedef],
+        roster: Roster,
+        summary: str,
+        change: Callable[[Entry], tuple[Entry, Any]],
     ) -> Shared:
         parts: dict[str | None, dict[str, Any]] = {"codes": {}, "own": {}, None: {}}
         entries = []
         for entry in self.structure.entries:
             new, parts[entry.field][entry.name] = change(entry)
             entries.append(new)
-        structure = Structure(distinct(treedefs), tuple(entries), roster, self.structure.summary)
+        structure = Structure(distinct(treedefs), tuple(entries), roster, summary)
         return Shared(self.common, parts["codes"], parts["own"], structure)
 
 

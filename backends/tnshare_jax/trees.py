@@ -111,6 +111,8 @@ def check_names(expected: Sequence[str], leaves: Sequence[Leaf], called: str) ->
 
 def array_of(value: Any) -> NDArray:
     """A leaf in NumPy, in a dtype that it computes with."""
+    if isinstance(value, jax.core.Tracer):
+        raise tn.TnshareError("a traced array has no numbers to look at: do this outside of jit and grad")
     array = np.asarray(value)
     return array.astype(np.float32) if array.dtype.itemsize < 4 else array
 
@@ -128,6 +130,15 @@ def is_array(value: Any) -> bool:
 def is_key(value: Any) -> bool:
     """Whether an array holds keys of random numbers."""
     return bool(jnp.issubdtype(value.dtype, jax.dtypes.prng_key))
+
+
+def may_know_sizes(treedef: Any) -> bool:
+    """Whether a tree has nodes that are no plain containers: modules, which may hold sizes."""
+    node = treedef.node_data()
+    if node is None:  # a leaf
+        return False
+    plain = issubclass(node[0], Mapping | list | tuple | type(None)) or issubclass(node[0], _variables())
+    return not plain or any(map(may_know_sizes, treedef.children()))
 
 
 def _with_order(leaf: Leaf, axes: Mapping[str, Sequence[int]]) -> Leaf:

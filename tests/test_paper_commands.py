@@ -238,3 +238,22 @@ def test_the_command_line_says_what_there_is(capsys):
         main(["letters"])
     assert "invalid choice: 'letters'" in capsys.readouterr().err
     assert sys.modules["benchmarks.paper.commands"] is commands
+
+
+def test_rates_and_eps_are_cross_validated_under_names_of_their_own(folders):
+    def validate(*others):
+        options = ("--folds", "3", "--repeats", "1", "--fractions", "0.2", *others)
+        found = run(folders, "mnist", *options)
+        assert "mnist.json" not in found  # nothing was tested
+        return json.loads(found["mnist-validation.json"].read_text())
+
+    validate("--methods", "UD-MTL-3", "DMTRL-LAF", "--rates", "1e-3", "2e-3", "--eps", "0.1", "0.3")
+    found = validate("--methods", "UD-MTL-3", "--rates", "4e-3")  # what was tried before is kept
+    names = {f"UD-MTL-3, rate 0.00{n}" for n in (1, 2, 4)}
+    names |= {f"DMTRL-LAF, rate 0.00{n}, eps {eps}" for n in (1, 2) for eps in (0.1, 0.3)}
+    assert {row["method"] for row in found["runs"]} == set(found["protocol"]) == names
+    for name, settings in found["protocol"].items():
+        assert f"rate {settings['second']['rate']:g}" in name
+        assert "eps" not in name or name.endswith(f"eps {settings['method']['share']['eps']:g}")
+    assert all(row["steps"] == 2 for row in found["runs"])  # of 24 images in batches of 30, in two stages
+    assert "UD-MTL-3, rate 0.004" in run(folders, "report")["report.html"].read_text()

@@ -242,19 +242,20 @@ def test_runs_go_on_where_they_stopped_and_a_torn_line_is_run_again(tmp_path, mo
 def test_folds_divide_the_images_of_every_class():
     tasks = images(31)
     folds = [tasks.fold(number, 4) for number in range(4)]
-    held = torch.cat([part.images for _, part in folds])
-    assert sorted(held.flatten(1).tolist()) == sorted(tasks.images.flatten(1).tolist())
+    parts = torch.cat([train.images for train, _ in folds])
+    assert sorted(parts.flatten(1).tolist()) == sorted(tasks.images.flatten(1).tolist())
     for train, part in folds:
         assert len(train.labels) + len(part.labels) == 31
         every = torch.bincount(tasks.labels, minlength=3)
-        held_out = torch.bincount(part.labels, minlength=3)
-        assert ((held_out == every // 4) | (held_out == -(-every // 4))).all()
+        trained_on = torch.bincount(train.labels, minlength=3)
+        assert ((trained_on == every // 4) | (trained_on == -(-every // 4))).all()
         assert not {tuple(x) for x in train.images.flatten(1).tolist()} & {
             tuple(x) for x in part.images.flatten(1).tolist()
         }
     own = OwnClasses([tasks.images, tasks.images[:6]], [tasks.labels, tasks.labels[:6]], scale=0.5)
-    train, part = own.fold(1, 2)
-    assert [len(a) + len(b) for a, b in zip(train.labels, part.labels, strict=True)] == [31, 6]
+    train, part = own.fold(1, 3)
+    assert [len(labels) for labels in train.labels] == [10, 2]
+    assert [len(labels) for labels in part.labels] == [21, 4]
     assert part.scale == 0.5
 
 
@@ -270,16 +271,19 @@ def test_validation_reads_no_test_images_and_trains_on_none_that_it_validates(tm
         return trained(method, draw, *others)
 
     monkeypatch.setattr("benchmarks.paper.experiment.trained", seen)
-    experiment = Experiment("small", PROTOCOL, METHODS, tmp_path / "work", tmp_path).validating(3)
+    experiment = Experiment("small", PROTOCOL, METHODS, tmp_path / "work", tmp_path).validating(3, 2, METHODS)
     jobs = [(METHODS[name], 0.5, 0) for name in ("UD-MTL-1", "DMTRL-TT")]
-    experiment.go(jobs, lambda *key: replace(draw(*key), test=Unread()))
+    drawn = []
+    experiment.go(jobs, lambda *key: drawn.append(key) or replace(draw(*key), test=Unread()))
+    assert drawn == [(1.5, 0)]  # three parts, each of which is half of the images
     rows = json.loads((tmp_path / "small-validation.json").read_text())["runs"]
     for row in rows:
-        assert len(row["folds"]) == 3
+        assert len(row["folds"]) == 2
+        assert row["fraction"] == 0.5
         assert row["multiclass_error"] == pytest.approx(np.mean(row["folds"]))
     assert not list((tmp_path / "work").rglob("*.pt"))
-    assert len(sizes) == 6
-    assert all(train + held == 24 and 6 <= held <= 10 for train, held in sizes)
+    assert len(sizes) == 4
+    assert all(train + held == 24 and 6 <= train <= 10 for train, held in sizes)
 
 
 def test_a_store_is_safe_to_add_to_after_a_writer_was_killed(tmp_path):

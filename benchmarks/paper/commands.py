@@ -9,7 +9,7 @@ from pathlib import Path
 
 from . import adience, mnist, new_tasks, omniglot, ratios, report, table1
 from .experiment import Draw, Experiment
-from .methods import Method, chosen
+from .methods import Method, chosen, variants
 
 Job = tuple[Method, float, int]
 
@@ -26,6 +26,9 @@ class Options:
     seeds: Sequence[int] | None = None
     methods: Sequence[str] = ()
     folds: int = 0
+    repeats: int = 0
+    rates: Sequence[float] = ()
+    eps: Sequence[float] = ()
 
     def draws(
         self, quick: float, fractions: Sequence[float], seeds: Sequence[int]
@@ -97,9 +100,11 @@ def _run(
     """Every method on every draw, draw by draw, so that what is finished can be compared."""
     names = options.methods or (() if options.full else quick)
     methods = chosen(experiment.methods, names)
-    jobs = [(method, fraction, seed) for fraction, seed in draws for method in methods]
     if options.folds:
-        experiment = experiment.validating(options.folds)
+        methods = variants(methods, options.rates, options.eps)
+        named = {method.name: method for method in methods}
+        experiment = experiment.validating(options.folds, options.repeats or options.folds, named)
+    jobs = [(method, fraction, seed) for fraction, seed in draws for method in methods]
     experiment.go(jobs, load(options.data))
 
 

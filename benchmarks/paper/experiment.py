@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -71,23 +72,27 @@ class Draw:
 class Experiment:
     """Finished runs of one experiment, kept in ``work`` and collected in ``results``.
 
-    `validating` gives one that reads no test images: it cross-validates on the training images.
+    `validating` gives one that reads no test images: it cross-validates on training images.
     """
 
     def __init__(
         self, name: str, protocol: Protocol, methods: Mapping[str, Method], work: Path, results: Path
     ) -> None:
         self.name, self.protocol, self.methods = name, protocol, methods
-        self.folds = 0
+        self.folds = self.repeats = 0
         self.work = work / name
         self.results = results / f"{name}.json"
         self.runs = Runs(self.work / "runs.jsonl", self.results)
 
-    def validating(self, folds: int) -> Experiment:
-        """The same with so many folds of the training images, under a name of its own."""
+    def validating(self, folds: int, repeats: int, methods: Mapping[str, Method]) -> Experiment:
+        """Cross-validation of some methods, under a name of its own.
+
+        So many times the fraction is drawn of the training images. A method is trained on one of ``folds``
+        parts, as many images as it will have, and validated on all others; the first ``repeats`` parts.
+        """
         name, work = f"{self.name}-validation", self.work.parent
-        other = Experiment(name, self.protocol, self.methods, work, self.results.parent)
-        other.folds = folds
+        other = Experiment(name, self.protocol, methods, work, self.results.parent)
+        other.folds, other.repeats = folds, repeats
         return other
 
     def go(self, jobs: Sequence[tuple[Method, float, int]], draw: Callable[[float, int], Draw]) -> None:
@@ -97,7 +102,7 @@ class Experiment:
         total = sum(_work(method, fraction) * epochs for method, fraction, _ in left)
         with tqdm.tqdm(total=total, unit="", unit_scale=True, desc=self.name) as bar:
             for (fraction, seed), methods in _by_draw(left):
-                given = draw(fraction, seed)
+                given = replace(draw(fraction * max(1, self.folds), seed), fraction=fraction)
                 for method in methods:
                     bar.set_postfix_str(f"{method.name}, {100 * fraction:g} %, seed {seed}")
                     share = _work(method, fraction)
@@ -129,18 +134,20 @@ class Experiment:
         return {**draw.test.errors(shared, method.hard), **described(shared), "steps": steps}
 
     def _validated(self, method: Method, draw: Draw) -> dict[str, Any]:
-        """The mean error over folds; networks of a first stage are those of the fold, and not kept."""
-        errors = []
-        for number in range(self.folds):
+        """The mean error over the parts that were trained on; networks of a first stage are not kept."""
+        errors, steps = [], 0
+        for number in range(self.repeats):
             train, held = draw.train.fold(number, self.folds)
             part = replace(draw, train=train, test=held)
-            shared, _ = trained(method, part, self.protocol, self._first_stage)
+            shared, steps = trained(method, part, self.protocol, self._first_stage)
             errors.append(held.errors(shared, method.hard)["multiclass_error"])
-        return {"multiclass_error": sum(errors) / len(errors), "folds": errors}
+        return {"multiclass_error": sum(errors) / len(errors), "folds": errors, "steps": steps}
 
     def collect(self) -> None:
         """All finished runs of this protocol as one file of results."""
         settings = {name: self.protocol.settings(method) for name, method in self.methods.items()}
+        if self.folds and self.results.exists():  # other rates may have been tried before
+            settings = {**json.loads(self.results.read_text(encoding="utf-8"))["protocol"], **settings}
         collect(self.runs, settings, {digest(each) for each in settings.values()})
 
     def stage_one(self, draw: Draw, progress: Progress = lambda: None) -> list[nn.Module]:

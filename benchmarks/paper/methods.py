@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import tnshare as tn
@@ -66,6 +67,21 @@ def ud_mtl(layers: Sequence[str], hard: int, width: float = 1.0, name: str = "")
     """User-defined sharing: one weight and bias for all tasks in the first layers, own ones in the others."""
     shared = dict.fromkeys(layers[:hard], "hard")
     return Method(name or f"UD-MTL-{hard}", {"layers": {**shared, "*": "single"}}, True, hard, width)
+
+
+def variants(methods: Sequence[Method], rates: Sequence[float], eps: Sequence[float]) -> list[Method]:
+    """Every method with each rate of Adam and each eps, if it has one; unchanged where nothing is given."""
+    rated = [
+        method if rate is None else replace(method, name=f"{method.name}, rate {rate:g}", rate=rate)
+        for method, rate in product(methods, rates or (None,))
+    ]
+    return [
+        method
+        if each is None
+        else replace(method, name=f"{method.name}, eps {each:g}", share={**method.share, "eps": each})
+        for method in rated
+        for each in (eps if eps and "eps" in method.share else (None,))
+    ]
 
 
 def chosen(methods: Mapping[str, Method], names: Sequence[str]) -> list[Method]:

@@ -30,7 +30,7 @@ class Tasks(Protocol):
         """Errors in per cent."""
 
     def fold(self, number: int, of: int) -> tuple[Tasks, Tasks]:
-        """For cross-validation: all but one part of the images, and that part; every class in each."""
+        """For cross-validation: one part of the images, and all the others; every class in each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +84,8 @@ class OneAgainstRest:
         }
 
     def fold(self, number: int, of: int) -> tuple[OneAgainstRest, OneAgainstRest]:
-        held = places_by_class(self.labels) % of == number
-        parts = [OneAgainstRest(self.images[rows], self.labels[rows], self.classes) for rows in (~held, held)]
+        part = places_by_class(self.labels) % of == number
+        parts = [OneAgainstRest(self.images[rows], self.labels[rows], self.classes) for rows in (part, ~part)]
         return parts[0], parts[1]
 
 
@@ -128,9 +128,9 @@ class OwnClasses:
         return {"multiclass_error": sum(found) / len(found), "task_errors": found}
 
     def fold(self, number: int, of: int) -> tuple[OwnClasses, OwnClasses]:
-        held = [places_by_class(labels) % of == number for labels in self.labels]
+        part = [places_by_class(labels) % of == number for labels in self.labels]
         parts = []
-        for masks in ([~mask for mask in held], held):
+        for masks in (part, [~mask for mask in part]):
             images = [given[mask] for given, mask in zip(self.images, masks, strict=True)]
             labels = [given[mask] for given, mask in zip(self.labels, masks, strict=True)]
             parts.append(OwnClasses(images, labels, self.scale))

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from . import results, summary
 
+Known = Callable[[Path], Mapping[str, float]]
 RESULTS = Path(__file__).parent / "results"
 _CITED = re.compile(
     r"(?P<number>\d[\d,]*(?:\.\d+)?)(?P<unit>[ \w%]*)<!-- (?P<file>[\w.-]+\.json): (?P<key>[^>]+?) -->"
@@ -22,12 +23,17 @@ _CITED = re.compile(
 _SOON = 5e-5  # seconds, under which points of the planner are reported apart
 
 
-def disagreements(text: str, folder: Path = RESULTS) -> list[str]:
-    """The cited numbers of a text that are not those of their files."""
+def facts_in(path: Path) -> dict[str, float]:
+    """All numbers of a file of `benchmarks.run` or `benchmarks.planner` that a document may cite."""
+    return facts(results.read(path))
+
+
+def disagreements(text: str, folder: Path = RESULTS, known_in: Known = facts_in) -> list[str]:
+    """The cited numbers of a text that are not those of their files; ``known_in`` reads those of a file."""
     found = []
     for cited in _CITED.finditer(text):
         path = folder / cited["file"]
-        known = facts(results.read(path)) if path.exists() else {}
+        known = known_in(path) if path.exists() else {}
         if cited["key"] not in known:
             found.append(f"{cited['file']} says nothing of {cited['key']!r}")
         elif not agrees(cited["number"], known[cited["key"]]):
@@ -103,11 +109,11 @@ def _planner(result: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def updated(text: str, folder: Path = RESULTS) -> str:
+def updated(text: str, folder: Path = RESULTS, known_in: Known = facts_in) -> str:
     """The text with every cited number as its file has it, to as many digits as were written."""
 
     def current(cited: re.Match[str]) -> str:
-        value = facts(results.read(folder / cited["file"]))[cited["key"]]
+        value = known_in(folder / cited["file"])[cited["key"]]
         digits = len(cited["number"].partition(".")[2])
         return f"{value:,.{digits}f}{cited[0][len(cited['number']) :]}"
 

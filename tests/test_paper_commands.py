@@ -12,7 +12,8 @@ import tnshare_torch as tnt
 import torch
 from test_paper_data import archives_in, digits_in, faces_in
 
-from benchmarks.paper import adience, commands, mnist, new_tasks, omniglot, ratios, report, table1
+from benchmarks import readme, records
+from benchmarks.paper import adience, cited, commands, mnist, new_tasks, omniglot, ratios, report, table1
 from benchmarks.paper.__main__ import main
 from benchmarks.paper.claims import mnist_claims, new_task_claims, omniglot_claims, order_claims
 from benchmarks.paper.data.adience import adience as faces
@@ -257,3 +258,31 @@ def test_rates_and_eps_are_cross_validated_under_names_of_their_own(folders):
         assert "eps" not in name or name.endswith(f"eps {settings['method']['share']['eps']:g}")
     assert all(row["steps"] == 2 for row in found["runs"])  # of 24 images in batches of 30, in two stages
     assert "UD-MTL-3, rate 0.004" in run(folders, "report")["report.html"].read_text()
+
+
+def test_documents_cite_what_the_results_say(tmp_path):
+    rows = [
+        {"method": method, "fraction": 0.01, "seed": seed, "multiclass_error": error, "parameters": 7000}
+        for method, errors in {"STL": (5.0, 6.0, 9.0), "DMTRL-TT": (4.0, 4.5)}.items()
+        for seed, error in enumerate(errors)
+    ]
+    rows[-1]["sharing"] = {"fc1": 0.75}
+    (tmp_path / "mnist.json").write_text(json.dumps({"runs": rows}))
+    found = cited.facts(tmp_path / "mnist.json")
+    assert found["STL 1 %"] == pytest.approx(20 / 3)
+    assert found["STL 1 %, seeds"] == 3
+    assert found["STL 1 %, parameters"] == 7000
+    assert found["DMTRL-TT 1 %, sharing fc1"] == 0.75
+    assert found["DMTRL-TT below STL 1 %"] == pytest.approx(1.25)  # of the two seeds that both have
+    assert found["DMTRL-TT below STL 1 %, in per cent"] == pytest.approx(100 * 1.25 / 5.5)
+    assert found["DMTRL-TT below STL 1 %, half"] == pytest.approx(12.706 * 0.25, rel=1e-3)
+    assert "DMTRL-TT 1 %, binary" not in found
+    text = "4.25<!-- mnist.json: DMTRL-TT 1 % --> and 6.6<!-- mnist.json: STL 1 % -->"
+    assert readme.disagreements(text, tmp_path, cited.facts) == ["STL 1 %: 6.6 is written, 6.6667 was found"]
+    assert readme.updated(text, tmp_path, cited.facts) == text.replace("6.6", "6.7")
+
+
+def test_the_numbers_of_the_page_on_the_paper_are_those_of_the_results():
+    text = (records.ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
+    assert readme.disagreements(text, cited.RESULTS, cited.facts) == []
+    assert readme.citations(text) >= 10

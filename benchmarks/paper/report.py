@@ -209,12 +209,16 @@ def _adience(rows: Sequence[Row]) -> list[str]:
 
 
 def _validation(name: str, rows: Sequence[Row]) -> str:
+    """Every setting that was tried, and for each method the best of them."""
     fractions, names = sorted({r["fraction"] for r in rows}), list(dict.fromkeys(r["method"] for r in rows))
     cells = [[n, *(str(mean_of(rows, n, f, MULTI) or "") for f in fractions)] for n in names]
-    cells.append(["chosen", *(best_of(rows, names, f, MULTI) or "" for f in fractions)])
-    return html.table(
-        f"{name}: mean error over folds", ["method", *(f"{100 * f:g} %" for f in fractions)], cells
-    )
+    for method in dict.fromkeys(n.partition(",")[0] for n in names):
+        tried = [n for n in names if n.partition(",")[0] == method]
+        best = [best_of(rows, tried, f, MULTI) or "" for f in fractions]
+        if len(tried) > 1:
+            cells.append([f"best of {method}", *(found.partition(", ")[2] for found in best)])
+    titles = ["method", *(f"{100 * f:g} %" for f in fractions)]
+    return html.table(f"{name}: error on training images that were held out", titles, cells)
 
 
 def _verdicts(found: Sequence[claims.Claim]) -> str:

@@ -1,0 +1,89 @@
+"""Numbers in documents that stem from the results of the paper's experiments, in the manner of `readme`.
+
+`4.44<!-- mnist.json: DMTRL-TT 1 % -->` is a mean over seeds. `python -m benchmarks.paper.cited` prints all
+that can be cited; given the names of documents, it puts the numbers of new runs in their place.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Sequence
+from itertools import permutations
+from pathlib import Path
+
+from benchmarks import readme
+from benchmarks.records import ROOT
+
+from .stats import Row, by_seed, mean_of, paired
+
+RESULTS = ROOT / "benchmarks" / "results" / "paper"
+_MEASURES = {
+    "multiclass_error": "",
+    "binary_error": ", binary",
+    "parameters": ", parameters",
+    "kept": ", kept",
+}
+_LAYERED = ("sharing", "similarity")
+
+
+def facts(path: Path) -> dict[str, float]:
+    """All numbers of a file of results that a document may cite, by what they are called there."""
+    rows: list[Row] = json.loads(path.read_text(encoding="utf-8"))["runs"]
+    found: dict[str, float] = {"runs": len(rows)}
+    found["hours"] = sum(row.get("cpu_seconds", 0) for row in rows) / 3600
+    for fraction in sorted({row["fraction"] for row in rows}):
+        methods = list(dict.fromkeys(row["method"] for row in rows if row["fraction"] == fraction))
+        for method in methods:
+            found |= _about(rows, method, fraction)
+        for ours, other in permutations(methods, 2):
+            found |= _compared(rows, ours, other, fraction)
+    return found
+
+
+def _about(rows: Sequence[Row], method: str, fraction: float) -> dict[str, float]:
+    """Means over seeds, how many these are, and what layers share."""
+    name = f"{method} {100 * fraction:g} %"
+    found: dict[str, float] = {}
+    for measure, words in _MEASURES.items():
+        if mean := mean_of(rows, method, fraction, measure):
+            found |= {f"{name}{words}": mean.mean, f"{name}, seeds": mean.count}
+    for measure in _LAYERED:
+        each = [
+            r[measure] for r in rows if r["method"] == method and r["fraction"] == fraction and measure in r
+        ]
+        for layer in each[0] if each else ():
+            found[f"{name}, {measure} {layer}"] = sum(row[layer] for row in each) / len(each)
+    return found
+
+
+def _compared(rows: Sequence[Row], ours: str, other: str, fraction: float) -> dict[str, float]:
+    """By how much one method is below another on the seeds that both have: the difference, and per cent."""
+    name = f"{ours} below {other} {100 * fraction:g} %"
+    found: dict[str, float] = {}
+    for measure, words in list(_MEASURES.items())[:2]:
+        difference = paired(rows, ours, other, fraction, measure)
+        mine, theirs = (by_seed(rows, method, fraction, measure) for method in (ours, other))
+        if difference is None:
+            continue
+        base = sum(theirs[seed] for seed in theirs if seed in mine) / difference.count
+        found[f"{name}{words}"] = difference.mean
+        found[f"{name}{words}, in per cent"] = 100 * difference.mean / base
+        if not math.isnan(difference.half):
+            found[f"{name}{words}, half"] = difference.half
+    return found
+
+
+def main(names: Sequence[str]) -> None:
+    """Print what can be cited, or put it into the documents named."""
+    for document in map(Path, names):
+        text = readme.updated(document.read_text(encoding="utf-8"), RESULTS, facts)
+        document.write_text(text, encoding="utf-8")
+    for path in () if names else sorted(RESULTS.glob("*.json")):
+        for key, value in facts(path).items():
+            print(f"{value:.5g}<!-- {path.name}: {key} -->")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

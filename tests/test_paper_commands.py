@@ -13,12 +13,30 @@ import torch
 from test_paper_data import archives_in, digits_in, faces_in
 
 from benchmarks import readme, records
-from benchmarks.paper import adience, cited, commands, mnist, new_tasks, omniglot, ratios, report, table1
+from benchmarks.paper import (
+    adience,
+    cited,
+    claims,
+    commands,
+    mnist,
+    new_tasks,
+    omniglot,
+    ratios,
+    report,
+    table1,
+)
 from benchmarks.paper.__main__ import main
-from benchmarks.paper.claims import mnist_claims, new_task_claims, omniglot_claims, order_claims
+from benchmarks.paper.claims import (
+    mnist_claims,
+    new_task_claims,
+    omniglot_claims,
+    order_claims,
+    thousand_claims,
+)
 from benchmarks.paper.data.adience import adience as faces
 from benchmarks.paper.experiment import Experiment, Protocol
 from benchmarks.paper.networks import CharacterNet, alike_networks
+from benchmarks.paper.published import THOUSAND
 from benchmarks.paper.stats import estimate, mean_of, paired
 from benchmarks.paper.training import Recipe
 
@@ -173,6 +191,23 @@ def test_the_report_has_the_papers_tables(tmp_path):
     assert "<td>fails</td><td>9.50 ± 3.18 (2 seeds)</td>" in page
 
 
+def test_a_thousand_images_have_a_table_of_their_own(folders, monkeypatch):
+    called = []
+    monkeypatch.setattr(commands, "run_mnist", called.append)
+    monkeypatch.setattr(commands, "run_table1", called.append)
+    commands.run_thousand(commands.Options(True, None, None, None))
+    assert [(each.fractions, tuple(each.methods)) for each in called] == [([THOUSAND], claims.SOFT)] * 2
+    assert round(THOUSAND * 60_000) == 1_000
+    rows = [
+        {**row, "binary_error": 1.0, "parameters": 10}
+        for row in rows_of({"GO-MTL, PCA": [12.5], "DMTRL-TT": [4.5]}, THOUSAND)
+    ]
+    (folders / "mnist.json").write_text(json.dumps({"commit": "c", "runs": rows}))
+    page = report.write(folders).read_text()
+    assert "<td>GO-MTL, PCA</td><td>12.50</td><td>13.4</td>" in page
+    assert "<td>DMTRL-TT</td><td>4.50</td><td>below 6</td>" in page
+
+
 def test_quick_and_full_versions():
     options = commands.Options(False, None, None, None)
     assert options.draws(0.1, (0.05, 0.1), (0, 1)) == [(0.1, 0)]
@@ -218,8 +253,27 @@ def test_claims_can_hold_and_fail():
     assert set(judged(order_claims(rows_of(table | good), kinds, classic)).values()) == {True}
     swapped = table | {"GO-MTL, PCA": [9.5], "GO-MTL, CNN": [7.5], "Single task, CNN": [3.0]}
     assert set(judged(order_claims(rows_of(swapped | good), kinds, classic)).values()) == {False}
+    thousand = rows_of({"DMTRL-TT": [5.9], "DMTRL-LAF": [6.1]}, THOUSAND)
+    assert list(judged(thousand_claims(thousand)).values()) == [False, None, True]
     few = rows_of({"codes only": [40.0], "from scratch": [50.0]}, 0.05)
     assert list(judged(new_task_claims(few, "codes only", "from scratch")).values()) == [True, None]
+
+
+@pytest.mark.parametrize(
+    ("codes", "scratch", "verdict"),
+    [
+        ([40.0, 41.0, 40.0], [50.0, 52.0, 49.0], "holds, beyond chance"),
+        ([40.0, 41.0, 40.0], [50.0, 52.0, 30.0], "holds, within chance"),
+        ([50.0, 52.0, 30.0], [40.0, 41.0, 40.0], "fails, within chance"),
+        ([50.0, 52.0, 49.0], [40.0, 41.0, 40.0], "fails, beyond chance"),
+        ([40.0], [50.0], "holds"),
+        ([50.0], [40.0], "fails"),
+        ([], [40.0], "not run"),
+    ],
+)
+def test_verdicts_say_what_is_beyond_chance(codes, scratch, verdict):
+    rows = rows_of({"codes only": codes, "from scratch": scratch}, 0.05)
+    assert new_task_claims(rows, "codes only", "from scratch")[0].verdict == verdict
 
 
 def test_claims_on_depth_compare_the_first_with_the_last_layer():

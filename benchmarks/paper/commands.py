@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
-from . import adience, mnist, new_tasks, omniglot, ratios, report, table1
+from . import adience, claims, mnist, new_tasks, omniglot, ratios, report, table1
 from .experiment import Draw, Experiment
 from .methods import Method, chosen, variants
+from .published import THOUSAND
 
 Job = tuple[Method, float, int]
 
@@ -80,6 +81,13 @@ def run_table1(options: Options) -> None:
     table1.run(options.data, options.work, options.results, options.draws(0.01, [0.01], mnist.SEEDS))
 
 
+def run_thousand(options: Options) -> None:
+    """Soft sharing and the classic methods with 1,000 digits."""
+    few = replace(options, fractions=[THOUSAND], methods=options.methods or claims.SOFT)
+    run_mnist(few)
+    run_table1(few)
+
+
 def run_ratios(options: Options) -> None:
     """Parameters that factors keep."""
     ratios.run(options.data, options.work, options.results, options.draws(0.01, [0.01], mnist.SEEDS))
@@ -115,6 +123,7 @@ COMMANDS: dict[str, Callable[[Options], None]] = {
     "adience": run_adience,
     "new-tasks": run_new_tasks,
     "table1": run_table1,
+    "thousand": run_thousand,
     "ratios": run_ratios,
     "report": run_report,
 }

@@ -22,6 +22,7 @@ DEEP = {
 }
 
 # With 1,000 images: two shallow methods on PCA features, on a private subset, and "below" for deep sharing.
+THOUSAND = 1_000 / 60_000  # as a fraction of the training images
 THOUSAND_IMAGES = {"Kang et al. 2011": 14.0, "GO-MTL": 13.4, "DMTRL (below)": 6.0}
 
 # Chosen by the paper's cross-validation: how many first layers are hard.

@@ -286,6 +286,17 @@ def test_validation_reads_no_test_images_and_trains_on_none_that_it_validates(tm
     assert all(train + held == 24 and 6 <= train <= 10 for train, held in sizes)
 
 
+@pytest.mark.parametrize("folds", [0, 3])
+def test_progress_counts_every_epoch_also_those_that_were_kept(tmp_path, folds):
+    experiment = Experiment("small", PROTOCOL, METHODS, tmp_path / "work", tmp_path)
+    if folds:
+        experiment = experiment.validating(folds, 2, METHODS)
+    for name in ("STL", "DMTRL-TT", "UD-MTL-1"):  # the second starts from networks of the first
+        epochs = []
+        experiment.run(METHODS[name], draw(), lambda epochs=epochs: epochs.append(1))
+        assert len(epochs) == (PROTOCOL.first.epochs + PROTOCOL.second.epochs) * (2 if folds else 1)
+
+
 def test_a_store_is_safe_to_add_to_after_a_writer_was_killed(tmp_path):
     runs = Runs(tmp_path / "runs.jsonl", tmp_path / "results.json")
     key = {"method": "a", "fraction": 0.1, "seed": 0, "protocol": "p"}

@@ -99,6 +99,7 @@ class Experiment:
         """Run what is not finished yet; ``draw`` is called once for all methods on the same images."""
         left = [job for job in jobs if not self.finished(*job)]
         epochs = self.protocol.first.epochs + self.protocol.second.epochs
+        epochs *= max(1, self.repeats)
         total = sum(_work(method, fraction) * epochs for method, fraction, _ in left)
         with tqdm.tqdm(total=total, unit="", unit_scale=True, desc=self.name) as bar:
             for (fraction, seed), methods in _by_draw(left):
@@ -118,7 +119,7 @@ class Experiment:
     def run(self, method: Method, draw: Draw, progress: Progress = lambda: None) -> dict[str, Any]:
         """Train a method on a draw, test it once, and describe what came out."""
         began = time.process_time()
-        found = self._validated(method, draw) if self.folds else self._tested(method, draw, progress)
+        found = (self._validated if self.folds else self._tested)(method, draw, progress)
         return {
             "method": method.name,
             "fraction": draw.fraction,
@@ -133,13 +134,13 @@ class Experiment:
         shared, steps = trained(method, draw, self.protocol, self.stage_one, progress)
         return {**draw.test.errors(shared, method.hard), **described(shared), "steps": steps}
 
-    def _validated(self, method: Method, draw: Draw) -> dict[str, Any]:
+    def _validated(self, method: Method, draw: Draw, progress: Progress) -> dict[str, Any]:
         """The mean error over the parts that were trained on; networks of a first stage are not kept."""
         errors, steps = [], 0
         for number in range(self.repeats):
             train, held = draw.train.fold(number, self.folds)
             part = replace(draw, train=train, test=held)
-            shared, steps = trained(method, part, self.protocol, self._first_stage)
+            shared, steps = trained(method, part, self.protocol, self._first_stage, progress)
             errors.append(held.errors(shared, method.hard)["multiclass_error"])
         return {"multiclass_error": sum(errors) / len(errors), "folds": errors, "steps": steps}
 
@@ -157,6 +158,8 @@ class Experiment:
             nets = draw.networks(draw.shareable, 1.0)
             for net, state in zip(nets, torch.load(path), strict=True):
                 net.load_state_dict(state)
+            for _ in range(self.protocol.first.epochs):
+                progress()
             return nets
         nets = self._first_stage(draw, progress)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -19,6 +19,7 @@ MULTI, BINARY = claims.MULTI, "binary_error"
 MNIST_HARD = ("UD-MTL-1", "UD-MTL-2", "UD-MTL-3")
 OMNIGLOT_HARD = (*MNIST_HARD, "UD-MTL-4")
 FEATURES = ("PCA", "CNN")
+_SEARCHES = ("-validation", "-search")  # by --folds, and by hand
 
 
 def write(results: Path) -> Path:
@@ -41,7 +42,7 @@ def write(results: Path) -> Path:
         *_omniglot(rows.get("omniglot", []), found.get("omniglot", {}), results),
         *_new_tasks(rows.get("new-tasks", [])),
         *_adience(rows.get("adience", [])),
-        *(_validation(name, each["runs"]) for name, each in found.items() if name.endswith("-validation")),
+        *(_validation(name, each["runs"]) for name, each in found.items() if name.endswith(_SEARCHES)),
         *(_protocol(name, each) for name, each in found.items()),
     ]
     path = results / "report.html"

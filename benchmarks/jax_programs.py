@@ -109,8 +109,8 @@ def ours(point: Point, description: tn.Linear) -> Function:
 
 def timed(point: Point, function: Function, factors: Factors, x: Array, rest: list[Any]) -> Callable[[], Any]:
     """The compiled function, with the value and the gradients of factors and x in training."""
-    step = jax.jit(_step(point, function))
-    return lambda: _ready(step(factors, x, *rest))
+    step, weights = jax.jit(_step(point, function)), _weights(point)
+    return lambda: _ready(step(weights, factors, x, *rest))
 
 
 def timed_grouped(
@@ -127,8 +127,8 @@ def timed_grouped(
         y = y.reshape(-1, y.shape[2])[position]
         return y @ factors[2] if middle and point.method == "tucker" else y
 
-    step = jax.jit(_step(point, run))
-    return lambda: _ready(step(factors, x, *groups(ids)))
+    step, weights_of_y = jax.jit(_step(point, run)), _weights(point)
+    return lambda: _ready(step(weights_of_y, factors, x, *groups(ids)))
 
 
 def others(point: Point) -> dict[str, Function]:
@@ -153,14 +153,22 @@ def multiply(way: str, x: Array, W: Array) -> Array:
 
 
 def _step(point: Point, function: Function) -> Callable[..., Any]:
-    if not point.training:
-        return function
-
-    def step(factors: Factors, x: Array, *rest: Any) -> Any:
+    def step(weights: Array | None, factors: Factors, x: Array, *rest: Any) -> Any:
+        if weights is None:
+            return function(factors, x, *rest)
         y, pull_back = jax.vjp(lambda factors, x: function(factors, x, *rest), factors, x)
-        return y, pull_back(jnp.ones_like(y))
+        return y, pull_back(weights)
 
     return step
+
+
+def _weights(point: Point) -> Array | None:
+    """What the gradients are of, times y: given as a loss would: XLA knows what ones give."""
+    if not point.training:
+        return None
+    every = (point.shape[2],) if point.way in ("each", "fan_out") else ()
+    shape = (*every, point.batch, point.shape[1])
+    return jnp.asarray(np.random.default_rng(2).standard_normal(shape, np.float32))
 
 
 def _tasks(point: Point) -> Any:

@@ -4,7 +4,7 @@
 stated points of it; --backend jax the same 96 points in JAX; --unseen random shapes; --overheads what a call
 and a plan cost; --report makes the tables again. A run that was stopped goes on where it stopped: every point
 is a line of results/planner-<commit>.jsonl. At the end all that was measured at this commit is written to
-results/planner.json and results/planner.md.
+results/planner.json and results/planner.md; what was in JAX to planner-jax.json and planner-jax.md.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ from .grid import Point
 from .programs import Programs
 from .timing import Clock, allot, interleave, once
 
-SUITES = ("torch", "jax", "unseen", "overheads")
+SUITES = {"planner": ("torch", "unseen", "overheads"), "planner-jax": ("jax",)}  # by file
 Job = tuple[str, Callable[[], dict[str, Any]]]
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Measure what is not among the results yet, and write them."""
     options = _options(arguments)
-    if options.report:
-        result = json.loads((options.results / "planner.json").read_text(encoding="utf-8"))
-        (options.results / "planner.md").write_text(report.markdown(result), encoding="utf-8")
-        return
     suite = next((name for name in ("unseen", "overheads") if getattr(options, name)), options.backend)
+    file = next(file for file, suites in SUITES.items() if suite in suites)
+    if options.report:
+        result = json.loads((options.results / f"{file}.json").read_text(encoding="utf-8"))
+        (options.results / f"{file}.md").write_text(report.markdown(result), encoding="utf-8")
+        return
     at = records.commit()
     kept = records.Records(options.results / f"planner-{records.label(at)}.jsonl")
     with tempfile.TemporaryDirectory() as store:
@@ -45,8 +46,8 @@ def main(arguments: list[str] | None = None) -> None:
         run(suite, jobs(suite, options.quick, options.seconds), kept, options.seconds)
     settings = {"threads": 1, "seconds": options.seconds}
     result = {"commit": at, "machine": records.machine(), "settings": settings}
-    suites = {name: rows for name in SUITES if (rows := kept.of(name))}
-    print(report.write(options.results, {**result, "suites": suites}))
+    suites = {name: rows for name in SUITES[file] if (rows := kept.of(name))}
+    print(report.write(options.results, {**result, "suites": suites}, file))
 
 
 def run(suite: str, jobs: Iterable[Job], kept: records.Records, budget: float) -> None:

@@ -23,15 +23,15 @@ PEERS = {
 }
 
 
-def write(folder: Path, result: Mapping[str, Any]) -> str:
+def write(folder: Path, result: Mapping[str, Any], file: str = "planner") -> str:
     """Write both files, keep those of another commit under its name, and say what was done."""
-    data, table = folder / "planner.json", folder / "planner.md"
+    data, table = folder / f"{file}.json", folder / f"{file}.md"
     folder.mkdir(parents=True, exist_ok=True)
     said = ""
     if data.exists():
         old = json.loads(data.read_text(encoding="utf-8"))
         if label(old["commit"]) != label(result["commit"]):
-            name = f"planner-{label(old['commit'])}"
+            name = f"{file}-{label(old['commit'])}"
             data.replace(folder / f"{name}.json")
             if table.exists():
                 table.replace(folder / f"{name}.md")

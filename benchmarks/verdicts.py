@@ -114,7 +114,8 @@ def grid(rows: Sequence[Row], backend: str) -> list[Verdict]:
         found.append(share_within(f"{name}: never slower", pairs, 1.0, 1.0))
         found.append(faster(f"{name}: 1.5 times faster in geometric mean", pairs, 1.5))
     claim = "dense: no slower where flops and bytes are at most half of its own"
-    return [*found, share_within(claim, dense, 1.0, 1.0)]
+    found.append(share_within(claim, dense, 1.0, 1.0))
+    return found + (_untuned(rows) if backend == "jax" else [])
 
 
 def unseen(rows: Sequence[Row]) -> list[Verdict]:
@@ -144,6 +145,15 @@ def overheads(rows: Sequence[Row]) -> list[Verdict]:
             lambda r: r["seconds"],
             lambda r: (1.1 * r["dense"] + 15e-6) * r["noise"],
         ),
+    ]
+
+
+def _untuned(rows: Sequence[Row]) -> list[Verdict]:
+    """What runs in JAX where nobody called `tune`: torch measures by itself, a traced call cannot."""
+    own, by_hand = (ratios(rows, peer, "tnshare auto") for peer in ("own: ", "by hand: "))
+    return [
+        share_within("untuned: within 1.25 of the best own candidate at 90 %", own, 1.25, 0.9),
+        mean_at_most("untuned: the best by hand, at most 1.00 in geometric mean", by_hand, 1.0),
     ]
 
 

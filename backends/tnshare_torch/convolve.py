@@ -54,7 +54,7 @@ def _one(
 ) -> torch.Tensor:
     run = _CONVOLUTIONS[len(geometry.kernel)]
     y: torch.Tensor = run(
-        x, kernel, bias, geometry.stride, padding, geometry.dilation, groups * geometry.groups
+        _no_view(x), kernel, bias, geometry.stride, padding, geometry.dilation, groups * geometry.groups
     )
     return y
 
@@ -73,6 +73,18 @@ def _grouped(
     wide = kernels.reshape(many * outputs, *kernels.shape[2:])
     y = _one(beside, wide, None if bias is None else bias.reshape(-1), padding, geometry, many)
     return y.reshape(rows, many, outputs, *y.shape[2:]).transpose(0, 1).reshape(-1, outputs, *y.shape[2:])
+
+
+def _no_view(x: torch.Tensor) -> torch.Tensor:
+    """The same numbers; in compiled training as the result of an operation.
+
+    Inductor keeps the input of a convolution for the backward pass, in an order that it chooses. Of a view
+    whose sizes are symbols it asks which stride is the longest, and fails (torch 2.13). A clone it would
+    leave out.
+    """
+    if torch.compiler.is_compiling() and torch.is_grad_enabled():
+        return x + 0
+    return x
 
 
 def _padded(x: torch.Tensor, geometry: Geometry) -> tuple[torch.Tensor, list[int]]:

@@ -10,6 +10,7 @@ testing = pytest.importorskip("torch._dynamo.testing")
 
 import living  # noqa: E402
 from living import T  # noqa: E402
+from torch import nn  # noqa: E402
 
 SIZES = (3, 5, 17, 64, 300)  # none that another axis has: torch takes equal sizes for one
 
@@ -60,6 +61,29 @@ def test_one_graph_of_a_shared_network_serves_all_batches(way):
     models = living.nets(living.Matrices)
     shared = tnt.share(models, "tucker", eps=0.1, example=matrices(4))
     assert graphs(shared, way, matrices) == 1
+
+
+class Several(nn.Module):
+    """Layers whose batching rules in torch make a constant of the number of rows."""
+
+    def __init__(self, dtype=None):
+        super().__init__()
+        self.conv = nn.Conv2d(2, 4, 3, padding=1)
+        self.group, self.batch, self.layer = nn.GroupNorm(2, 4), nn.BatchNorm2d(4), nn.LayerNorm(16)
+        self.head = nn.Linear(16, 3)
+
+    def forward(self, x):
+        x = self.batch(torch.relu(self.group(self.conv(x))))
+        x = torch.cat([nn.functional.max_pool2d(x, 2), nn.functional.avg_pool2d(x, 2)], 1).flatten(1)
+        return self.head(self.layer(x))
+
+
+def test_one_graph_serves_rows_of_mixed_tasks_through_convolutions_and_norms():
+    def draw(rows):
+        return torch.randn(rows, 2, 2, 4, generator=torch.Generator().manual_seed(rows))
+
+    shared = tnt.share(living.nets(Several), "tucker", eps=0.1, example=draw(5)).eval()
+    assert graphs(shared, "mixed", draw, (5, 9, 33)) == 1
 
 
 def test_convolutions_are_compiled_no_more_often_than_torch_s_own():

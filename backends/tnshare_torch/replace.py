@@ -13,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
 from .again import enter_again, running
+from .aside import ASIDE, Rows
 from .soft import Soft
 
 _DATA = torch.Tensor.data.__get__  # type: ignore[attr-defined]
@@ -36,12 +37,14 @@ def run_with(
     x: Any,
     kwargs: Mapping[str, Any],
     trial: Trial | None = None,
+    rows: Rows | None = None,
 ) -> Any:
     """What a module computes with tensors in the place of its placeholders.
 
-    ``task`` is the place of a task among those of the call, whose weights the soft ones have.
+    ``task`` is the place of a task among those of the call, whose weights the soft ones have; ``rows`` says
+    that it is one of the rows of compiled code.
     """
-    table = Table(pairs, task)
+    table = Table(pairs, task, rows)
     with Replacing(table) if trial is None else Tried(table, trial):
         y = module(x, **kwargs)
     return table.real(y)
@@ -62,10 +65,10 @@ class Trial:
 class Table:
     """Tensors by the id of their placeholders, and placeholders by the id of their tensors."""
 
-    def __init__(self, pairs: Pairs, task: int) -> None:
+    def __init__(self, pairs: Pairs, task: int, rows: Rows | None = None) -> None:
         self.tensors = {id(placeholder): tensor for placeholder, tensor in pairs}
         self.placeholders = {id(tensor): p for p, tensor in pairs if isinstance(tensor, torch.Tensor)}
-        self.task, self.outer = task, running()
+        self.task, self.rows, self.outer = task, rows, running()
 
     def real(self, tree: Any) -> Any:
         """The same with tensors where it has placeholders."""
@@ -118,6 +121,8 @@ class Replacing(TorchFunctionMode):
                 x = table.real(args[0] if args else named["input"])
                 bias = args[2] if len(args) > 2 else named.get("bias")
                 return soft.linear(table.task, x, table.real(bias))
+        if table.rows is not None and func in ASIDE:
+            return ASIDE[func](table.rows, *table.real(args), **table.real(named))
         result = func(*table.real(args), **table.real(named))
         if not torch.compiler.is_compiling() and func == _DATA and (soft := table.soft(args[0])) is not None:
             soft.watched(result)

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._functorch.vmap import vmap_increment_nesting
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 import tnshare as tn
 
+from .aside import Rows
 from .programs import ROWS
 from .replace import Trial, run_with
 from .soft import Soft
@@ -53,11 +55,18 @@ def row_by_row(
     dim = shared.batch_dim
     own, codes = _chosen(cast, ids)
     dims = {name: shared.batch_dims.get(name) for name in kwargs}
-    named = {}  # a row keeps its axis, of size 1
-    for name, value in kwargs.items():
-        along = dims[name]
-        named[name] = value if along is None else value.unsqueeze(along + 1)
-    y = _mapped(shared, own, codes, ROWS, (x.unsqueeze(dim + 1), named), (dim, dims))
+    run = _Run(shared, codes, ROWS)
+    with vmap_increment_nesting(ids.shape[0], "different") as level:
+        rows = Rows(ids.shape[0], level)
+        mine = {name: rows.enter(tensor) for name, tensor in own.items()}
+        code = {name: rows.enter(tensor) for name, tensor in run.codes.items()}
+        named = {}
+        for name, value in kwargs.items():
+            along = dims[name]  # a row keeps its axis, of size 1
+            named[name] = value if along is None else rows.enter(value.unsqueeze(along + 1), along)
+        outputs = run(mine, code, rows.enter(x.unsqueeze(dim + 1), dim), named, rows)
+        found = [rows.leave(y) for y in outputs]
+    y = run.outputs(found)
     flat, spec = tree_flatten(y)
     for leaf in flat:
         if leaf is not None and (leaf.ndim < dim + 2 or leaf.shape[dim + 1] != 1):
@@ -90,34 +99,54 @@ def _mapped(
     trial: Trial | None = None,
 ) -> Any:
     """The template under vmap, over tensors of tasks and their codes."""
-    template, placeholders, programs = shared._template, shared.placeholders, shared.programs
-    hard = {name: shared.shared(key)["weight"] for name, key in shared.plain.items() if key in shared.common}
-    specs: list[TreeSpec] = []
-    nothing: list[bool] = []
-
-    def run(
-        tensors: dict[str, torch.Tensor], rows: dict[str, torch.Tensor], x: Any, named: dict[str, Any]
-    ) -> Any:
-        softs: dict[str, Soft] = {}
-        for name, (factors, place) in codes.items():
-            mine = [*factors[:place], rows[name].unsqueeze(0), *factors[place + 1 :]]
-            softs[name] = Soft(programs[name], mine, place, planned)
-        every: dict[str, torch.Tensor | Soft] = {**hard, **tensors, **softs}
-        pairs = [(placeholder, every[name]) for name, placeholder in placeholders.items()]
-        flat, spec = tree_flatten(run_with(template, pairs, 0, x, named, trial))
-        specs.append(spec)
-        nothing.extend(leaf is None for leaf in flat)
-        return tuple([leaf for leaf in flat if leaf is not None])
-
-    rows = {name: factors[place] for name, (factors, place) in codes.items()}
+    run = _Run(shared, codes, planned, trial)
     mapped = torch.func.vmap(run, in_dims=(0, 0, *dims), randomness="different")
     if torch.compiler.is_compiling():
-        found = list(mapped(dict(own), rows, *inputs))
-    else:
-        with Watch(template, shared.scratch):
-            found = list(mapped(dict(own), rows, *inputs))
-    flat = [None if none else found.pop(0) for none in nothing]
-    return tree_unflatten(flat, specs[0])
+        return run.outputs(mapped(dict(own), run.codes, *inputs))
+    with Watch(shared._template, shared.scratch):
+        return run.outputs(mapped(dict(own), run.codes, *inputs))
+
+
+class _Run:
+    """The template as a function of what one task has of its own, its codes, and its inputs.
+
+    It gives the tensors among its outputs, as vmap wants it; ``outputs`` puts them back where they were.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        factors: Mapping[str, tuple[list[torch.Tensor], int]],
+        planned: int,
+        trial: Trial | None = None,
+    ) -> None:
+        self.shared, self.factors, self.planned, self.trial = shared, factors, planned, trial
+        self.codes = {name: every[place] for name, (every, place) in factors.items()}
+        self.specs: list[TreeSpec] = []
+        self.nothing: list[bool] = []
+
+    def __call__(
+        self, tensors: Tensors, codes: Tensors, x: Any, named: dict[str, Any], rows: Rows | None = None
+    ) -> tuple[torch.Tensor, ...]:
+        shared = self.shared
+        every: dict[str, torch.Tensor | Soft] = {
+            name: shared.shared(key)["weight"] for name, key in shared.plain.items() if key in shared.common
+        }
+        every.update(tensors)
+        for name, (factors, place) in self.factors.items():
+            mine = [*factors[:place], codes[name].unsqueeze(0), *factors[place + 1 :]]
+            every[name] = Soft(shared.programs[name], mine, place, self.planned)
+        pairs = [(placeholder, every[name]) for name, placeholder in shared.placeholders.items()]
+        y = run_with(shared._template, pairs, 0, x, named, self.trial, rows)
+        flat, spec = tree_flatten(y)
+        self.specs.append(spec)
+        self.nothing.extend(leaf is None for leaf in flat)
+        return tuple([leaf for leaf in flat if leaf is not None])
+
+    def outputs(self, found: Sequence[torch.Tensor]) -> Any:
+        """The outputs of the template, with these tensors."""
+        rest = list(found)
+        return tree_unflatten([None if none else rest.pop(0) for none in self.nothing], self.specs[0])
 
 
 def _chosen(cast: Cast, ids: torch.Tensor) -> tuple[Tensors, dict[str, tuple[list[torch.Tensor], int]]]:

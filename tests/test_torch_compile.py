@@ -103,6 +103,29 @@ def test_one_graph_serves_batches_of_all_sizes(way, data):
     assert counter.frame_count <= 2  # sizes 0 and 1 are graphs of their own
 
 
+def plainly(layer, way, x, ids):
+    """The outputs by composed weights."""
+    weights, bias = layer.weight(), layer.bias
+    if way == "one":
+        return x @ weights[3].T + bias[3]
+    if way == "mixed":
+        return torch.einsum("bi,boi->bo", x, weights[ids]) + bias[ids]
+    return x @ weights.mT + bias[:, None]
+
+
+@pytest.mark.parametrize(("way", "first"), [*((way, 1) for way in WAYS), ("mixed", 300)])
+def test_two_graphs_serve_every_batch_from_1_to_300(way, first):
+    """One row is a graph of its own, as torch would have it, whichever comes first."""
+    layer = make().requires_grad_(False)
+    function, counter = compiled(layer, way, dynamic=True)
+    for rows in range(1, 301) if first == 1 else range(300, 0, -1):
+        call = inputs(layer, way, rows)
+        assert same([function(*call)], [plainly(layer, way, *call)]), rows
+        if rows == 2:
+            assert counter.frame_count == (2 if first == 1 else 1)
+    assert counter.frame_count == 2
+
+
 @every_way
 def test_a_graph_may_be_differentiated_ahead_of_time(way):
     layer = make()

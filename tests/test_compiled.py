@@ -12,10 +12,12 @@ from tnshare import compiled, store, tune
 from tnshare.apply import bound
 from tnshare.calls import Calls
 from tnshare.ops import NumpyOps
-from tnshare.tune import COMPILED, KIND, remembered, shortlisted, tuning_key
+from tnshare.tune import COMPILED, KIND, shortlisted, tuning_key
 from tnshare.ways import WAYS
 
 LAYER = tn.Linear(4, 3, tasks=5, spec=tn.Tucker((2, 2, 2)))
+CONV = tn.Conv(2, 3, (3, 3), tasks=5, spec=tn.Tucker((2, 2, 2, 2, 2)))
+TABLE = tn.Embedding(7, 4, tasks=5, spec=tn.Tucker((2, 2, 2)))
 PARAMS = LAYER.init(0)
 X = np.ones((4, 4), np.float32)
 
@@ -58,14 +60,13 @@ def test_candidates_are_timed_once_and_the_fastest_is_remembered(way, training):
     assert set(map(type, seconds.values())) == {float}
     assert compiled.tune(LAYER, PARAMS, 4, way, training=training, ops=ops) == seconds
     assert ops.compiled == first
-    calls = bound(LAYER, ops)
-    job = calls.job(way, (4,), training=training, keep=False, concrete=False)
-    found = calls.shortlist(job, calls.profile(X))
-    assert remembered(job, found, ops, X).name == min(seconds, key=seconds.__getitem__)
+    rows = 4 if way == "mixed" else None
+    fed = (5, 4, 4) if way == "each" else (4, 4)
+    contest = bound(LAYER, ops).contest(way, rows, training, X, fed)
+    assert contest.chosen.name == min(seconds, key=seconds.__getitem__)
     y = ops.waited[-1]
     shape = {"each": (5, 4, 3), "fan_out": (5, 4, 3)}.get(way, (4, 3))
     assert (y[0] if training else y).shape == shape
-    fed = (5, 4, 4) if way == "each" else (4, 4)
     assert not training or [g.shape for g in y[1]] == [*map(np.shape, PARAMS.values()), fed]
 
 
@@ -114,7 +115,7 @@ def test_without_a_measurement_the_prediction_decides_and_nothing_is_measured():
     calls = Calls(LAYER, ops)
     job = calls.job("one", (4,), training=True, keep=False, concrete=False)
     found = calls.shortlist(job, calls.profile(X))
-    assert remembered(job, found, ops, X) is found[0]
+    assert calls.contest("one", None, True, X, X.shape).chosen is found[0]
     tn.apply(LAYER, PARAMS, X, 2, ops=ops, training=True)
     assert not ops.compiled
 
@@ -147,12 +148,66 @@ def test_plans_of_one_tree_differ_in_orders_alone():
     [
         (LAYER, 4, "all", r"^way must be one of \('one', 'mixed', 'each', 'fan_out'\): found 'all'$"),
         (LAYER, 0, "one", "^batch must be a whole number of at least 1: found 0$"),
-        (LAYER.spec, 4, "one", "^only tnshare.Linear can be tuned so far: found Tucker$"),
+        (LAYER.spec, 4, "one", "^expected a description such as tnshare.Linear: found Tucker$"),
+        (CONV, 4, "one", r"^give sizes, the places of x along each of 2 dimensions: found \(\)$"),
     ],
 )
 def test_what_cannot_be_tuned_is_refused(layer, batch, way, message):
     with pytest.raises(tn.TnshareError, match=message):
         compiled.tune(layer, PARAMS, batch, way, training=True, ops=Compiling())
+    with pytest.raises(tn.TnshareError, match=message):
+        compiled.source(layer, batch, way, training=True, ops=Compiling(), like=X)
+
+
+def test_parameters_and_sizes_are_looked_at():
+    with pytest.raises(tn.TnshareError, match=r"^expected params with \('core', .*'bias'\): found none$"):
+        compiled.tune(LAYER, {}, 4, "one", training=True, ops=Compiling())
+    with pytest.raises(tn.TnshareError, match=r"^sizes must be a whole number of at least 1: found 0$"):
+        compiled.tune(CONV, CONV.init(0), 4, "one", training=True, ops=Compiling(), sizes=(0, 3))
+    with pytest.raises(tn.TnshareError, match=r"3 x 3|kernel"):
+        compiled.tune(CONV, CONV.init(0), 4, "one", training=True, ops=Compiling(), sizes=(2, 2))
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("layer", [CONV, TABLE], ids=["conv", "embedding"])
+def test_convolutions_and_embeddings_are_timed_and_the_fastest_runs(layer, way, training):
+    ops, params = Compiling(), layer.init(0)
+    sizes = (4, 5) if layer is CONV else (3,)
+    seconds = compiled.tune(layer, params, 4, way, training=training, ops=ops, sizes=sizes)
+    shape = (4, 2, *sizes) if layer is CONV else (4, *sizes)
+    shape = (5, *shape) if way == "each" else shape
+    like = next(iter(params.values()))
+    contest = bound(layer, ops).contest(way, 4 if way == "mixed" else None, training, like, shape)
+    assert set(seconds) <= set(contest.candidates)
+    assert len(contest.candidates) > 1 or way == "mixed"
+    y = ops.waited[-1]
+    rest = (3, 2, 3) if layer is CONV else (3, 4)
+    before = {"each": (5, 4), "fan_out": (5, 4)}.get(way, (4,))
+    assert (y[0] if training else y).shape == (*before, *rest)
+    learnt = [np.shape(value) for value in params.values()]
+    fed = [shape] if layer is CONV else []  # tokens have no gradient
+    assert not training or [g.shape for g in y[1]] == [*learnt, *fed]
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(shape).astype(np.float32) if layer is CONV else rng.integers(0, 7, shape)
+    task = {"one": 2, "mixed": np.array([0, 4, 2, 2])}.get(way)
+    expected = _run(layer, params, x, task, way, tn.ops.numpy_ops)
+    for name in contest.candidates:
+        times = {other: 0.5 if other == name else 1.0 for other in contest.candidates}
+        store.write(KIND, contest.key, times)
+        again = compiled.tune(layer, params, 4, way, training=training, ops=ops, sizes=sizes)
+        assert again == times
+        assert contest.chosen.name == name
+        found = _run(layer, params, x, task, way, ops, training)
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+        made = compiled.source(layer, 4, way, training=training, ops=ops, like=like, sizes=sizes)
+        assert made.startswith(f"# {name}\n")
+
+
+def _run(layer, params, x, task, way, ops, training=False):
+    if way == "fan_out":
+        return tn.fan_out(layer, params, x, ops=ops, training=training)
+    return tn.apply(layer, params, x, task, ops=ops, training=training)
 
 
 def test_jax_tunes_and_never_while_tracing(monkeypatch):
@@ -171,3 +226,40 @@ def test_jax_tunes_and_never_while_tracing(monkeypatch):
         monkeypatch.setenv("TNSHARE_CACHE", str(store.folder()))
     every = jax.jit(lambda p, x: tnj.fan_out(LAYER, p, x, training=False))(params, x)
     np.testing.assert_allclose(every, tn.fan_out(LAYER, PARAMS, x), atol=1e-5)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_source_of_jax_runs_when_pasted_and_is_what_was_the_fastest(way):
+    jax, tnj = pytest.importorskip("jax"), pytest.importorskip("tnshare_jax")
+    params = tnj.init(LAYER) | {"bias": np.zeros((5, 3), np.float32)}
+    x = np.random.default_rng(0).standard_normal((5, 4, 4) if way == "each" else (4, 4)).astype(np.float32)
+    task = {"one": 2, "mixed": np.array([0, 4, 2, 2])}.get(way)
+    expected = _run(LAYER, params, x, task, way, tn.ops.numpy_ops)
+    contest = bound(LAYER, tnj.ops).contest(way, 4 if way == "mixed" else None, True, x, x.shape)
+    factors = [params[name] for name in LAYER.network.shapes]
+    if way == "one":
+        factors[-1] = factors[-1][task]
+    rest = ((task,),) if way == "mixed" else ()
+    for name in contest.candidates:
+        times = {other: 0.5 if other == name else 1.0 for other in contest.candidates}
+        store.write(KIND, contest.key, times)
+        text = tnj.source(LAYER, 4, way)
+        assert ("einsum(" in text) == contest.candidates[name].named
+        scope = {}
+        exec(text, scope)
+        with jax.disable_jit():
+            found = scope["contract"](*factors, x, *rest)
+        np.testing.assert_allclose(np.reshape(found, expected.shape), expected, atol=1e-5)
+
+
+def test_the_sources_of_convolutions_and_embeddings_in_jax_are_code():
+    tnj = pytest.importorskip("tnshare_jax")
+    for layer, sizes, parts in ((CONV, (4, 5), {"kernels"}), (TABLE, (3,), {"contract"})):
+        scope = {}
+        exec(tnj.source(layer, 4, "one", sizes=sizes), scope)
+        assert parts <= set(scope)
+    seconds = tnj.tune(TABLE, tnj.init(TABLE), 4, "one", sizes=(3,), training=False)
+    assert set(seconds) <= {"rows looked up, then contracted", "tables composed, then rows looked up"}
+    assert f"# {min(seconds, key=seconds.__getitem__)}\n" in tnj.source(
+        TABLE, 4, "one", sizes=(3,), training=False
+    )

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from .candidate import Candidate, Job, candidates, check_fits, room, within
 from .checks import whole
+from .contest import Contest
 from .cost import Profile
 from .errors import TnshareError
 from .layer import Layer
@@ -17,7 +18,7 @@ from .profiles import PROFILES, profile_for
 from .runners import Inputs, Keeper, Runner, fixed_axes, runner
 from .search import Form
 from .tasks import choose
-from .tune import measured, remembered, shortlisted, tuned, tuning_key
+from .tune import measured, shortlisted, tuned, tuning_key
 from .ways import WAYS, Way, bucket
 
 Strategy = Literal["auto", "factored", "materialised", "autotune"]
@@ -169,6 +170,24 @@ class Calls:
             return job, profile, found, found[0]
         return job, profile, found, within(job, found, self.memory_limit, like.dtype.itemsize)
 
+    def contest(
+        self, way: Way, rows: int | None, training: bool, like: Any, shape: tuple[int, ...]
+    ) -> Contest:
+        """The candidates of a traced call for x of this shape; ``like`` says where it is, and its dtype."""
+        lead = self._lead(way, rows, shape)
+        job = self.job(way, lead, training=training, keep=False, concrete=False)
+        found = {c.name: c for c in shortlisted(self.shortlist(job, self.profile(like)))}
+        return Contest(
+            tuning_key(job, self.ops, like, tuple(found)),
+            found,
+            lambda c: runner(job, c, self.ops, lead),
+            lambda c: c.plan.source(fixed_axes(c.plan), named=c.named),
+        )
+
+    def shape(self, rows: int, sizes: Sequence[int]) -> tuple[int, ...]:
+        """The shape of an x of so many rows; ``sizes`` are those of the axes between rows and features."""
+        return (rows, *sizes, self.layer.in_features)
+
     def forget(self) -> None:
         """Plan anew: for another device, or dtype."""
         self._runs, self.planned = {}, {}
@@ -232,8 +251,10 @@ class Calls:
             return runner(job, within(job, found, self.memory_limit, itemsize, copies), self.ops, lead)
         if self.strategy == "autotune" and concrete:
             return runner(job, tuned(job, found, self.ops, lead, inputs), self.ops, lead)
-        chosen = remembered(job, found, self.ops, x) if hasattr(self.ops, "jit") else found[0]
-        return runner(job, chosen, self.ops, lead)
+        if hasattr(self.ops, "jit"):
+            contest = self.contest(way, rows, training, x, tuple(x.shape))
+            return contest.make(contest.chosen)
+        return runner(job, found[0], self.ops, lead)
 
     def _lead(self, way: Way, rows: int | None, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The axes of x before the last, without those of tasks; refuses an x that does not fit."""

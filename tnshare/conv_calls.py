@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from .contest import Contest
 from .conv_runner import conv_runner
 from .convolution import Conv
 from .convolve import ConvCandidate, ConvJob, conv_candidates
@@ -16,7 +17,7 @@ from .once import PlannedOnce
 from .ops import Ops
 from .plan import Plan
 from .runners import Inputs, Runner, fixed_axes
-from .tune import fastest
+from .tune import fastest, placed
 from .ways import WAYS, Way, bucket
 
 _USUAL = {1: 256, 2: 32, 3: 8}  # places along a dimension, where a traced call does not say
@@ -72,11 +73,7 @@ class ConvCalls(PlannedOnce):
     def source(self, way: Way, batch: int, like: Any, *, training: bool, sizes: Sequence[int] = ()) -> str:
         """The parts of what runs for an eager call, each a function, and how they follow one another."""
         chosen = self.choices(self._job(way, batch, sizes, training, not training), self.profile(like))[0]
-        texts = [
-            plan.source(fixed_axes(plan)).replace("def contract(", f"def {title}(")
-            for title, plan in _parts(chosen)
-        ]
-        return "\n\n\n".join([f"# {chosen.name}", *texts])
+        return _text(chosen)
 
     def _job(self, way: Way, batch: int, sizes: Sequence[int], training: bool, keep: bool) -> ConvJob:
         if way not in WAYS:
@@ -104,9 +101,33 @@ class ConvCalls(PlannedOnce):
         found = self.choices(job, self.profile(x))
         if self.strategy == "autotune" and concrete and len(found) > 1:
             runs = {c.name: conv_runner(job, c, self.ops) for c in found}
-            key = {"conv": repr(self.layer), "way": [way, job.rows, sizes, training, keep]}
-            return runs[fastest(key, runs, training, self.ops, inputs)]
+            return runs[fastest(self._key(job), runs, training, self.ops, inputs)]
+        if hasattr(self.ops, "jit"):
+            contest = self.contest(way, rows, training, x, shape)
+            return contest.make(contest.chosen)
         return conv_runner(job, found[0], self.ops)
+
+    def contest(
+        self, way: Way, rows: int | None, training: bool, like: Any, shape: tuple[int, ...]
+    ) -> Contest:
+        lead, sizes = self._lead(way, rows, shape), shape[len(shape) - len(self.layer.kernel) :]
+        self.layer.geometry.check(sizes)
+        job = ConvJob(self.layer, way, bucket(math.prod(lead)), sizes, training, False, False)
+        found = {c.name: c for c in self.choices(job, self.profile(like))}
+        key = placed(self._key(job), self.ops, like, found)
+        return Contest(key, found, lambda c: conv_runner(job, c, self.ops), _text)
+
+    def shape(self, rows: int, sizes: Sequence[int]) -> tuple[int, ...]:
+        dims = len(self.layer.kernel)
+        if len(sizes) != dims:
+            raise TnshareError(
+                f"give sizes, the places of x along each of {dims} dimensions: found {tuple(sizes)}"
+            )
+        return (rows, self.layer.in_channels, *sizes)
+
+    def _key(self, job: ConvJob) -> dict[str, Any]:
+        way = [job.way, job.rows, list(job.sizes), job.training, job.keep]
+        return {"conv": repr(self.layer), "way": way}
 
     def _empty(self, training: bool, inputs: Inputs) -> Runner:
         factors, bias, x, _, _ = inputs
@@ -141,3 +162,11 @@ class ConvCalls(PlannedOnce):
 def _parts(candidate: ConvCandidate) -> list[tuple[str, Plan]]:
     parts = ("before", candidate.before), ("kernels", candidate.kernels), ("after", candidate.after)
     return [(title, plan) for title, plan in parts if plan is not None]
+
+
+def _text(candidate: ConvCandidate) -> str:
+    texts = [
+        plan.source(fixed_axes(plan)).replace("def contract(", f"def {title}(")
+        for title, plan in _parts(candidate)
+    ]
+    return "\n\n\n".join([f"# {candidate.name}", *texts])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
+from .contest import Contest
 from .cost import Profile
 from .embedding import Embedding
 from .errors import TnshareError
@@ -13,7 +15,7 @@ from .lookup import LookupCandidate, LookupJob, lookup_candidates
 from .lookup_runner import lookup_runner
 from .once import PlannedOnce
 from .runners import Inputs, Runner, fixed_axes
-from .tune import fastest
+from .tune import fastest, placed
 from .ways import WAYS, Way, bucket
 
 
@@ -48,7 +50,7 @@ class LookupCalls(PlannedOnce):
         """The contraction that runs for an eager call, of the rows looked up (x) or to the tables."""
         job = self._job(way, (batch,), training, not training)
         chosen = self.choices(job, self.profile(like))[0]
-        return f"# {chosen.name}\n{chosen.plan.source(fixed_axes(chosen.plan))}"
+        return _text(chosen)
 
     def _job(self, way: Way, lead: tuple[int, ...], training: bool, keep: bool) -> LookupJob:
         if way not in WAYS:
@@ -67,9 +69,26 @@ class LookupCalls(PlannedOnce):
         runs = {c.name: lookup_runner(job, c, self.ops) for c in found}
         concrete = 0 not in lead and self.ops.values(x) is not None
         if self.strategy == "autotune" and concrete and len(found) > 1:
-            key = {"embedding": repr(self.layer), "way": [way, job.rows, job.inner, training, keep]}
-            return runs[fastest(key, runs, training, self.ops, inputs)]
+            return runs[fastest(self._key(job), runs, training, self.ops, inputs)]
+        if hasattr(self.ops, "jit"):
+            contest = self.contest(way, rows, training, inputs[0][0], tuple(x.shape))
+            return contest.make(contest.chosen)
         return runs[found[0].name]
+
+    def contest(
+        self, way: Way, rows: int | None, training: bool, like: Any, shape: tuple[int, ...]
+    ) -> Contest:
+        job = self._job(way, self._lead(way, rows, shape), training, False)
+        found = {c.name: c for c in self.choices(job, self.profile(like))}
+        key = placed(self._key(job), self.ops, like, found)
+        return Contest(key, found, lambda c: lookup_runner(job, c, self.ops), _text)
+
+    def shape(self, rows: int, sizes: Sequence[int]) -> tuple[int, ...]:
+        return (rows, *sizes)
+
+    def _key(self, job: LookupJob) -> dict[str, Any]:
+        way = [job.way, job.rows, job.inner, job.training, job.keep]
+        return {"embedding": repr(self.layer), "way": way}
 
     def _lead(self, way: Way, rows: int | None, shape: tuple[int, ...]) -> tuple[int, ...]:
         tasks = self.layer.task_shape
@@ -85,3 +104,7 @@ class LookupCalls(PlannedOnce):
                 f"({', '.join(map(str, tasks))}, ...), found {shape}; give a task, or ids, or use fan_out"
             )
         return shape[len(tasks) :]
+
+
+def _text(candidate: LookupCandidate) -> str:
+    return f"# {candidate.name}\n{candidate.plan.source(fixed_axes(candidate.plan))}"

@@ -106,9 +106,12 @@ class Plan:
         result: Array = program(self, ops)(*operands)
         return result
 
-    def source(self, fixed: Iterable[str] = ()) -> str:
-        """What runs, as readable Python; sizes of ``fixed`` axes are written as numbers."""
-        return source(self, tuple(fixed))
+    def source(self, fixed: Iterable[str] = (), *, named: bool = False) -> str:
+        """What runs, as readable Python; sizes of ``fixed`` axes are written as numbers.
+
+        If ``named``, products are calls of ``einsum``.
+        """
+        return source(self, tuple(fixed), named=named)
 
     def explain(self) -> str:
         """What is contracted with what, and what it costs."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple
 from itertools import zip_longest
 from typing import Any
@@ -40,13 +40,6 @@ def tuned(
     return shortlist[min(seconds, key=seconds.__getitem__)]
 
 
-def remembered(job: Job, found: Sequence[Candidate], ops: Ops[Any], x: Any) -> Candidate:
-    """The fastest candidate by what was measured before, or else by the profile."""
-    shortlist = {candidate.name: candidate for candidate in shortlisted(found)}
-    seconds = measured(tuning_key(job, ops, x, tuple(shortlist)), shortlist)
-    return found[0] if seconds is None else shortlist[min(seconds, key=seconds.__getitem__)]
-
-
 def shortlisted(found: Sequence[Candidate]) -> Sequence[Candidate]:
     """The candidates that are worth timing, the best prediction first, and the best that groups rows.
 
@@ -76,6 +69,11 @@ def measured(key: dict[str, Any], shortlist: Mapping[str, object]) -> dict[str, 
         return None
     sound = all(type(value) is float and 0 < value < float("inf") for value in found.values())
     return found if sound else None
+
+
+def placed(key: dict[str, Any], ops: Ops[Any], like: Any, names: Iterable[str]) -> dict[str, Any]:
+    """A key of times with the framework, the device and the dtype that they are valid for."""
+    return {**_place(ops, like), **key, "candidates": list(names)}
 
 
 def tuning_key(job: Job, ops: Ops[Any], x: Any, names: tuple[str, ...]) -> dict[str, Any]:
@@ -108,7 +106,7 @@ def fastest(
     key: dict[str, Any], runs: Mapping[str, Runner], training: bool, ops: Ops[Any], inputs: Inputs
 ) -> str:
     """The name of the fastest runner, by an earlier measurement under the same key, or by one now."""
-    key = {**_place(ops, inputs[2]), **key, "candidates": list(runs)}
+    key = placed(key, ops, inputs[2], runs)
     seconds = measured(key, runs)
     if seconds is None:
         seconds = timed({name: _program(run, training, ops, inputs) for name, run in runs.items()})
@@ -144,7 +142,7 @@ def _program(run: Runner, training: bool, ops: Ops[Any], inputs: Inputs) -> Call
     gradients = getattr(ops, "gradients", None)
     if not training or gradients is None:
         return lambda: wait(run(factors, bias, x, ids, keeper))
-    arrays = [*factors, *(() if bias is None else (bias,)), *((x,) if _smooth(x) else ())]
+    arrays = [*factors, *(() if bias is None else (bias,)), *((x,) if smooth(x) else ())]
     weights = run(factors, bias, x, ids, None)
 
     def function(*given: Any) -> Any:
@@ -159,6 +157,6 @@ def _program(run: Runner, training: bool, ops: Ops[Any], inputs: Inputs) -> Call
     return step
 
 
-def _smooth(x: Any) -> bool:
+def smooth(x: Any) -> bool:
     """Whether an input has a gradient: tokens have none."""
     return "int" not in str(getattr(x, "dtype", ""))

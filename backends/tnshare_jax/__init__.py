@@ -7,12 +7,12 @@ except ModuleNotFoundError as error:
         raise
     raise ImportError('tnshare_jax needs JAX: pip install "tnshare[jax]"') from None
 
-from .functions import apply, fan_out, init, params, source, state, weight
+from .functions import apply, fan_out, init, params, state, weight
 from .ops import JaxOps, ops
 from .restore import restore
 from .share import share
 from .shared import Shared
-from .tune import tune
+from .tune import source, tune
 
 __all__ = [
     "JaxOps",

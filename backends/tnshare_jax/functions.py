@@ -12,18 +12,11 @@ import numpy as np
 import tnshare as tn
 from tnshare.exchange import layer_params, layer_state
 from tnshare.layer import Layer
-from tnshare.ways import Way
 
 from .layout import Turn
 from .ops import Precision, ops_with
 
 Params = Mapping[str, jax.Array]
-_IMPORTS = """\
-from jax.numpy import matmul, multiply, reshape, transpose
-
-
-def take(array, ids):
-    return array[tuple(ids)]"""
 
 
 def init(
@@ -95,8 +88,3 @@ def state(layer: Layer, params: Params) -> tn.State:
 def params(layer: Layer, state: tn.State, dtype: Any = None) -> dict[str, jax.Array]:
     """The parameters in what `tnshare.load` gives, whichever framework saved it; in its dtype, or another."""
     return {name: jnp.asarray(value, dtype) for name, value in layer_params(layer, state).items()}
-
-
-def source(layer: tn.Linear, batch: int, way: Way = "mixed") -> str:
-    """What is computed for a batch of that many rows, as JAX code that runs when pasted."""
-    return f"{_IMPORTS}\n\n\n{layer.plan(way, batch).source(layer.network.sizes)}"

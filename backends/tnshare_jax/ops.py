@@ -79,8 +79,9 @@ class JaxOps:
         return None if isinstance(a, jax.core.Tracer) else np.asarray(a)
 
     def device(self, like: jax.Array) -> Device:
-        # A tracer does not say where it will be.
-        place = jax.devices()[0] if isinstance(like, jax.core.Tracer) else next(iter(like.devices()))
+        # A tracer does not say where it will be, nor do NumPy's arrays.
+        here = isinstance(like, jax.Array) and not isinstance(like, jax.core.Tracer)
+        place = next(iter(like.devices())) if here else jax.devices()[0]
         kind = {"gpu": "cuda"}.get(place.platform, place.platform)
         model = cpu_model() if kind == "cpu" else place.device_kind
         return Device("jax", jax.__version__, kind, model, 0)

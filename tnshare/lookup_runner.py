@@ -38,23 +38,25 @@ def _rows(job: LookupJob, candidate: LookupCandidate, ops: Ops[Any]) -> Runner:
     width = tuple(own.shape[n] for n in turned[1:])
     contract = program(candidate.plan, ops, fixed_axes(candidate.plan))
     columns = [[network.tasks.index(a) for a in node.axes if a in network.tasks] for node in network.nodes]
+    # torch.compile reads what follows, and would not follow what is looked up here.
+    place, dim = network.nodes.index(own), job.layer.embedding_dim
+    others = [(n, cs) for n, cs in enumerate(columns) if n != place]
 
     def run(factors: Any, x: Any, ids: Any, keeper: Any) -> Any:
         shape = tuple(x.shape)
         lead = shape[len(tasks) :] if way == "each" else shape
-        table = factors[network.nodes.index(own)]
+        table = factors[place]
         rows = ops.take(ops.transpose(table, turned) if at else table, (ops.reshape(x, (math.prod(shape),)),))
         before = tasks if way == "each" else ()
         split = (lead[0], math.prod(lead[1:])) if way == "mixed" else (math.prod(lead),)
         rows = ops.reshape(rows, (*before, *split, *width))
-        others = [
-            ops.take(f, [ids[c] for c in cs]) if cs and way == "one" else f
-            for node, f, cs in zip(network.nodes, factors, columns, strict=True)
-            if node is not own
+        rest = [
+            ops.take(factors[n], [ids[c] for c in cs]) if cs and way == "one" else factors[n]
+            for n, cs in others
         ]
-        y = contract(*others, rows, *((ids,) if way == "mixed" else ()))
+        y = contract(*rest, rows, *((ids,) if way == "mixed" else ()))
         after = tasks if way in ("each", "fan_out") else ()
-        return ops.reshape(y, (*after, *lead, job.layer.embedding_dim))
+        return ops.reshape(y, (*after, *lead, dim))
 
     return run
 
@@ -65,6 +67,7 @@ def _tables(job: LookupJob, candidate: LookupCandidate, ops: Ops[Any]) -> Runner
     tasks = network.task_shape
     contract = program(candidate.plan, ops, fixed_axes(candidate.plan))
     columns = [[network.tasks.index(a) for a in node.axes if a in network.tasks] for node in network.nodes]
+    every = np.ix_(*map(np.arange, tasks))
 
     def run(factors: Any, x: Any, ids: Any, keeper: Keeper | None) -> Any:
         def made() -> Any:
@@ -89,9 +92,7 @@ def _tables(job: LookupJob, candidate: LookupCandidate, ops: Ops[Any]) -> Runner
             return ops.reshape(turned, (*tasks, *shape, job.layer.embedding_dim))
         lead = shape[len(tasks) :] if way == "each" else shape[1:]
         if way == "each":
-            spread = [1] * len(lead)
-            ids = np.ix_(*map(np.arange, tasks))
-            ids = [column.reshape(*column.shape, *spread) for column in ids]
+            ids = [column.reshape(*column.shape, *[1] * len(lead)) for column in every]
         else:
             ids = [column.reshape(shape[0], *[1] * len(lead)) for column in ids]  # may be NumPy's
         return ops.take(table, (*ids, x))

@@ -143,7 +143,7 @@ def embedding(
     count, size = tables.shape[1:]
     first = torch.arange(rows.count, device=ids.device).reshape(-1, *[1] * (ids.ndim - 1)) * count
     # An id that is out of range stays so, and does not become one of the next row's table.
-    placed = torch.where((ids >= 0) & (ids < count), ids + first, -1)
+    placed = torch.where((ids >= 0) & (ids < count), ids + first, rows.count * count)
     y = functional.embedding(placed, tables.reshape(rows.count * count, size))
     if padding_idx is not None:  # its vector has no gradient
         padded = ids == (padding_idx if padding_idx >= 0 else padding_idx + count)

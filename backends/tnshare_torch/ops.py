@@ -56,10 +56,10 @@ class TorchOps:
             and first.ndim == 1
         ):
             # Backwards, index_select adds rows up without sorting them.
-            return torch.index_select(a, 0, first)
+            return torch.index_select(a, 0, refused(first, a.shape[0]))
         if len(ids) > 1 or isinstance(first, int):
-            return a[tuple(_index(i, a.device) for i in ids)]
-        index = _index(first, a.device)
+            return a[tuple(_index(i, n, a.device) for i, n in zip(ids, a.shape, strict=False))]
+        index = _index(first, a.shape[0], a.device)
         if index.ndim == 1:  # backwards, index_select adds rows up without sorting them
             return torch.index_select(a, 0, index)
         # a[index] would read the value of a single index, and compile a compiled call again for every task.
@@ -67,7 +67,11 @@ class TorchOps:
 
     @staticmethod
     def row(a: torch.Tensor, i: Any) -> torch.Tensor:
-        return a[i : i + 1] if type(i) is int else torch.index_select(a, 0, _index(i, a.device).reshape(1))
+        return (
+            a[i : i + 1]
+            if type(i) is int
+            else torch.index_select(a, 0, _index(i, a.shape[0], a.device).reshape(1))
+        )
 
     @staticmethod
     def asarray(value: NDArray, like: torch.Tensor | None = None) -> torch.Tensor:
@@ -126,10 +130,18 @@ def _device(device: torch.device, threads: int) -> Device:
     return Device("torch", torch.__version__, kind, cpu_model() if kind == "cpu" else kind, threads)
 
 
-def _index(ids: Any, device: torch.device) -> Any:
+def refused(ids: torch.Tensor, size: int) -> torch.Tensor:
+    """Ids of which compiled code refuses those that are out of range; else it would count from behind.
+
+    The host does not look at their values, so it need not wait for a device. Eager calls check them before.
+    """
+    return torch.where(ids < 0, size, ids) if torch.compiler.is_compiling() else ids
+
+
+def _index(ids: Any, size: int, device: torch.device) -> Any:
     """Ids as torch takes them: it reads bytes as a mask and does not know the other short integers."""
     if isinstance(ids, torch.Tensor):
-        return ids if ids.dtype == torch.int64 else ids.long()
+        return refused(ids if ids.dtype == torch.int64 else ids.long(), size)
     return torch.as_tensor(ids.astype(np.int64), device=device) if isinstance(ids, np.ndarray) else ids
 
 

@@ -12,6 +12,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 import tnshare as tn
 
 from .aside import Rows
+from .ops import refused
 from .programs import ROWS
 from .replace import Trial, run_with
 from .soft import Soft
@@ -152,6 +153,7 @@ class _Run:
 def _chosen(cast: Cast, ids: torch.Tensor) -> tuple[Tensors, dict[str, tuple[list[torch.Tensor], int]]]:
     """What the tasks have of their own, and factors with their codes, for tasks given by a tensor."""
     every = range(len(cast))
+    ids = refused(ids, len(cast))
     own = {name: tensor.index_select(0, ids) for name, tensor in _stacked(cast, every).items()}
     codes = {}
     for name in cast.shared.programs:

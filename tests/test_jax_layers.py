@@ -157,3 +157,92 @@ def test_the_package_imports_neither_and_says_what_is_missing():
         "tnshare_jax.nnx needs flax: pip install flax",
         "tnshare_jax.equinox needs equinox: pip install equinox",
     ]
+
+
+def equal(found, expected):
+    assert set(found) == set(expected)
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value)
+
+
+def drawn(key):
+    return int(jax.random.bits(key, dtype=jnp.uint32))
+
+
+def test_seeds_may_be_keys_and_traced_and_give_the_numbers_that_they_give_everywhere():
+    expected = LAYER.init(7)
+    for seed in (np.int64(7), jnp.array(7), jnp.uint8(7)):
+        equal(tnj.init(LAYER, seed), expected)
+    equal(jax.jit(lambda seed: tnj.init(LAYER, seed))(7), expected)
+    for key in (jax.random.key(3), jax.random.PRNGKey(3)):
+        equal(tnj.init(LAYER, key), LAYER.init(drawn(key)))
+        equal(jax.jit(lambda key: tnj.init(LAYER, key))(key), LAYER.init(drawn(key)))
+    keys = jax.random.split(jax.random.key(0), 3)
+    several = jax.vmap(lambda key: tnj.init(LAYER, key, jnp.bfloat16))(keys)
+    assert {name: value.shape[1:] for name, value in several.items()} == LAYER.shapes
+    assert {value.dtype for value in several.values()} == {jnp.dtype(jnp.bfloat16)}
+    for n in range(3):
+        of_one = {name: value[n] for name, value in several.items()}
+        equal(of_one, LAYER.init(drawn(keys[n]), jnp.bfloat16))
+    shapes = jax.eval_shape(lambda key: tnj.init(LAYER, key), keys[0])
+    assert {name: value.shape for name, value in shapes.items()} == LAYER.shapes
+
+
+@pytest.mark.parametrize(
+    ("seed", "text"),
+    [
+        (jnp.arange(3), r"^a seed must be a whole number or a key: found int32 of shape \(3,\)$"),
+        (jnp.array(1.5), r"^a seed must be a whole number or a key: found float32 of shape \(\)$"),
+        (
+            jax.random.split(jax.random.key(0)),
+            r"^a seed is one key: found keys of shape \(2,\); use jax.vmap$",
+        ),
+        (-1, "a seed must be a whole number of at least 0: found -1"),
+    ],
+    ids=["several", "a fraction", "several keys", "negative"],
+)
+def test_seeds_that_are_none_are_refused(seed, text):
+    with pytest.raises(tn.TnshareError, match=text):
+        tnj.init(LAYER, seed)
+
+
+def test_layers_of_nnx_draw_their_seed_from_rngs():
+    nnx, shell = pytest.importorskip("flax.nnx"), pytest.importorskip("tnshare_jax.nnx")
+    rngs, twin = nnx.Rngs(params=4), nnx.Rngs(params=4)
+    for _ in range(2):  # one after the other
+        layer = shell.Linear(6, 3, T, SPEC, rngs=rngs)
+        equal(layer.params(), layer.description.init(drawn(twin.params())))
+    equal(shell.Linear(6, 3, T, SPEC).params(), layer.description.init(0))
+
+    class Net(nnx.Module):
+        def __init__(self, rngs):
+            self.one, self.two = nnx.Linear(5, 6, rngs=rngs), shell.Linear(6, 3, T, SPEC, rngs=rngs)
+
+        def __call__(self, x, task):
+            return self.two(self.one(x), task)
+
+    plain, jitted = Net(nnx.Rngs(1)), nnx.jit(Net)(nnx.Rngs(1))
+    equal(jitted.two.params(), plain.two.params())
+    ensemble = nnx.split_rngs(splits=3)(nnx.vmap(Net, in_axes=0, out_axes=0))(nnx.Rngs(1))
+    assert {name: value.shape[1:] for name, value in ensemble.two.params().items()} == LAYER.shapes
+    shapes = nnx.eval_shape(lambda: Net(nnx.Rngs(0)))
+    assert shapes.two.params
+    with pytest.raises(tn.TnshareError, match=r"^give a layer a seed or rngs, not both$"):
+        shell.Linear(6, 3, T, SPEC, seed=0, rngs=rngs)
+
+
+def test_layers_of_equinox_take_keys_and_their_methods_are_trees():
+    eqx, shell = pytest.importorskip("equinox"), pytest.importorskip("tnshare_jax.equinox")
+    key = jax.random.key(8)
+    layer = shell.Linear(6, 3, T, SPEC, key=key)
+    equal(layer.params(), layer.description.init(drawn(key)))
+    with pytest.raises(tn.TnshareError, match=r"^give a layer a seed or a key, not both$"):
+        shell.Linear(6, 3, T, SPEC, seed=0, key=key)
+    keys = jax.random.split(key, 2)
+    ensemble = eqx.filter_vmap(lambda key: shell.Linear(6, 3, T, SPEC, key=key))(keys)
+    assert {name: value.shape[1:] for name, value in ensemble.params().items()} == LAYER.shapes
+    x = jnp.ones((2, 6))
+    run = eqx.filter_jit(lambda method, x: method(x))
+    other = eqx.tree_at(lambda layer: layer.bias, layer, layer.bias + 1)
+    found = [run(one.fan_out, x) for one in (layer, other)]  # arrays of a method are arguments, not constants
+    np.testing.assert_allclose(found[1], found[0] + 1, atol=1e-5)

@@ -15,16 +15,49 @@ from tnshare.layer import Layer
 
 from .layout import Turn
 from .ops import Precision, ops_with
+from .trees import is_key
 
 Params = Mapping[str, jax.Array]
 
 
 def init(
-    layer: Layer, seed: int = 0, dtype: Any = jnp.float32, scheme: Literal["direct", "decomposed"] = "direct"
+    layer: Layer, seed: Any = 0, dtype: Any = jnp.float32, scheme: Literal["direct", "decomposed"] = "direct"
 ) -> dict[str, jax.Array]:
-    """Initial parameters, a plain dict of arrays; frozen codes are no part of it."""
-    values = layer.init(seed, np.dtype(dtype), scheme)
-    return {name: jnp.asarray(value, dtype) for name, value in values.items()}
+    """Initial parameters, a plain dict of arrays; frozen codes are no part of it.
+
+    ``seed`` is a whole number, which gives the same numbers in every framework, or a key, which draws one.
+    Either may be traced, so that `jax.vmap` makes the parameters of several seeds; JAX asks NumPy then, while
+    it runs.
+    """
+    if not isinstance(seed, jax.Array):
+        values = layer.init(seed, np.dtype(dtype), scheme)
+        return {name: jnp.asarray(value, dtype) for name, value in values.items()}
+    number = _number(seed)
+    if not isinstance(number, jax.core.Tracer):
+        return init(layer, int(number), dtype, scheme)
+    kind = jax.dtypes.canonicalize_dtype(dtype)
+    shape: Any = jax.ShapeDtypeStruct
+    shapes = {name: shape(sizes, kind) for name, sizes in layer.shapes.items()}
+
+    def drawn(number: Any) -> dict[str, Any]:
+        return {name: value.astype(kind) for name, value in layer.init(int(number), kind, scheme).items()}
+
+    found: dict[str, jax.Array] = jax.pure_callback(drawn, shapes, number, vmap_method="sequential")
+    return found
+
+
+def _number(seed: jax.Array) -> jax.Array:
+    """A whole number, as it is or drawn by a key."""
+    old = seed.dtype == jnp.uint32 and seed.ndim == 1  # as jax.random.PRNGKey makes them
+    if is_key(seed) or old:
+        if seed.ndim != int(old):
+            raise tn.TnshareError(f"a seed is one key: found keys of shape {seed.shape}; use jax.vmap")
+        return jax.random.bits(seed, dtype=jnp.uint32)
+    if seed.ndim or not jnp.issubdtype(seed.dtype, jnp.integer):
+        raise tn.TnshareError(
+            f"a seed must be a whole number or a key: found {seed.dtype} of shape {seed.shape}"
+        )
+    return seed
 
 
 def apply(

@@ -14,13 +14,11 @@ except ModuleNotFoundError as error:
 import jax
 import jax.numpy as jnp
 
-import tnshare as tn
-from tnshare.convolution import PaddingMode
 from tnshare.layer import Layer as Description
-from tnshare.layer import Tasks
 from tnshare.model import has_task
 
-from .functions import apply, fan_out, init, weight
+from . import modules
+from .functions import init
 from .ops import Precision
 
 
@@ -41,14 +39,16 @@ class Layer(nnx.Module):
 
     ``layer(x, 3)`` is task 3, ``layer(x, ids)`` gives each row a task of its own, ``layer(xs)`` sends row t
     through task t, ``layer.fan_out(x)`` the same x through every task. Task numbers may be traced. With
-    ``training=False`` it runs what is fast without derivatives.
+    ``training=False`` it runs what is fast without derivatives. A ``seed`` gives the factors that it gives
+    everywhere; ``rngs`` draw one, from their stream "params".
     """
 
     def __init__(
         self,
         description: Description,
         *,
-        seed: int = 0,
+        seed: int | None = None,
+        rngs: nnx.Rngs | None = None,
         dtype: Any = jnp.float32,
         dimension_numbers: str | None = None,
         precision: Precision = None,
@@ -57,94 +57,31 @@ class Layer(nnx.Module):
         self.description = description
         self.dimension_numbers = dimension_numbers
         self.precision, self.preferred_element_type = precision, preferred_element_type
-        for name, value in init(description, seed, dtype).items():
+        drawn = modules.one_seed(seed, None if rngs is None else rngs.params(), "rngs")
+        for name, value in init(description, drawn, dtype).items():
             setattr(self, name, _kind(description, name)(value))
 
-    def __call__(self, x: jax.Array, task: Any = None, *, training: bool = True) -> jax.Array:
-        options = self._products() | {"dimension_numbers": self.dimension_numbers, "training": training}
-        return apply(self.description, self.params(), x, task, **options)
-
-    def fan_out(self, x: jax.Array, *, training: bool = True) -> jax.Array:
-        """The same x through every task."""
-        options = self._products() | {"dimension_numbers": self.dimension_numbers, "training": training}
-        return fan_out(self.description, self.params(), x, **options)
-
-    def weight(self, task: Any = None) -> jax.Array:
-        """Composed weights with the axes ``description.network.output``, without that of tasks for one."""
-        return weight(self.description, self.params(), task, **self._products())
+    __call__ = modules.call
+    fan_out = modules.fan_out
+    weight = modules.weight
 
     def params(self) -> dict[str, jax.Array]:
         """The parameters as the functions of tnshare_jax take them."""
         return {name: getattr(self, name)[...] for name in self.description.shapes}
 
-    def _products(self) -> dict[str, Any]:
-        return {"precision": self.precision, "preferred_element_type": self.preferred_element_type}
 
-
-class Linear(Layer):
+class Linear(modules.LinearOf, Layer):
     """``nnx.Linear`` for every one of many tasks; see `tnshare.Linear`."""
 
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        tasks: Tasks,
-        spec: tn.Spec,
-        bias: bool = True,
-        **options: Any,
-    ) -> None:
-        super().__init__(tn.Linear(in_features, out_features, tasks, spec, bias), **options)
 
-
-class Conv(Layer):
+class Conv(modules.ConvOf, Layer):
     """``nnx.Conv`` for every one of many tasks, channels last; keywords are those of `tnshare.Conv`."""
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel: int | tuple[int, ...],
-        tasks: Tasks,
-        spec: tn.Spec,
-        *,
-        groups: int = 1,
-        bias: bool = True,
-        stride: int | tuple[int, ...] = 1,
-        padding: Any = 0,
-        dilation: int | tuple[int, ...] = 1,
-        padding_mode: PaddingMode = "zeros",
-        **options: Any,
-    ) -> None:
-        description = tn.Conv(
-            in_channels,
-            out_channels,
-            kernel,  # type: ignore[arg-type]
-            tasks,
-            spec,
-            groups,
-            bias,
-            stride,
-            padding,
-            dilation,
-            padding_mode,
-        )
-        last = f"N{''.join(description.space).upper()}C"
-        super().__init__(description, **{"dimension_numbers": last} | options)
+    channels_last = True
 
 
-class Embedding(Layer):
+class Embedding(modules.EmbeddingOf, Layer):
     """``nnx.Embed`` for every one of many tasks; see `tnshare.Embedding`."""
-
-    def __init__(
-        self,
-        num_embeddings: int,
-        embedding_dim: int,
-        tasks: Tasks,
-        spec: tn.Spec,
-        padding_idx: int | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(tn.Embedding(num_embeddings, embedding_dim, tasks, spec, padding_idx), **options)
 
 
 def _kind(description: Description, name: str) -> type[nnx.Param[jax.Array]]:

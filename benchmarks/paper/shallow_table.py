@@ -23,8 +23,8 @@ _C = (0.3, 1.0, 3.0)
 GRIDS: dict[str, tuple[Any, dict[str, Sequence[float]]]] = {
     "Single task": (SingleTask(), {"C": tuple(np.geomspace(0.03, 10, 6))}),
     "Evgeniou & Pontil": (EvgeniouPontil(), {"C": _C, "mu": (0.1, 3.0)}),
-    "Argyriou et al.": (Argyriou(), {"C": tuple(np.geomspace(1, 300, 6))}),
-    "GO-MTL": (GOMTL(), {"C": _C, "latent": (7, 10)}),
+    "Argyriou et al.": (Argyriou(), {"C": tuple(np.geomspace(3, 1000, 6))}),
+    "GO-MTL": (GOMTL(latent=10), {"C": (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)}),
 }
 
 

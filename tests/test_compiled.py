@@ -263,3 +263,27 @@ def test_the_sources_of_convolutions_and_embeddings_in_jax_are_code():
     assert f"# {min(seconds, key=seconds.__getitem__)}\n" in tnj.source(
         TABLE, 4, "one", sizes=(3,), training=False
     )
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_matrix_that_meets_a_stack_is_priced_as_repeated_where_axes_are_named(training):
+    profile = tn.profiles.PROFILES["cpu-jax"]
+    layer = tn.Linear(64, 32, tasks=5, spec=tn.LAF(4))
+    job = Calls(layer, Compiling()).job("one", (16,), training=training, keep=False, concrete=False)
+    named = {c.plan: c.seconds for c in tn.candidate.candidates(job, profile) if not c.named}
+    plain = {c.plan: c.seconds for c in tn.candidate.candidates(replace(job, named=False), profile)}
+    both = named.keys() & plain.keys()
+    repeating = {plan for plan in both if any(getattr(s, "variant", "") == "right" for s in plan.steps)}
+    assert repeating
+    assert both - repeating
+    for plan in both:
+        sizes, dearer = plan.network.sizes, 0.0
+        for step in plan.steps:
+            if step.variant == "right":
+                b, r, k, c = (
+                    tn.step.count(g, sizes) for g in (step.batch, step.rows, step.inner, step.columns)
+                )
+                both_ways = [(b, r, k, c), (b, k, r, c)] if training else [(b, r, k, c)]
+                dearer += 0.5 * sum(profile.product(*shape, "left") for shape in both_ways)
+        if not any(turned for step in plan.steps for turned in step.turned):
+            assert named[plan] == pytest.approx(plain[plan] + dearer)

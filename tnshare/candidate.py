@@ -22,6 +22,7 @@ from .ways import GROUP, Way, of_present, with_input
 
 KEPT = 1 << 24  # numbers that inference may keep for a layer: 64 MB in single precision
 _MUCH = 1 << 30  # bytes alive at once, below which time alone decides
+_REPEATED = 0.5  # of a product of a matrix with a stack: what it takes longer to repeat the matrix
 _GROUPED = 4  # candidates that group rows, of either kind
 Grouping = Literal["", "present", "all"]
 
@@ -90,14 +91,15 @@ def candidates(job: Job, profile: Profile, form: Form = "any") -> tuple[Candidat
         others = [replace(c, otherwise=found[0]) for c in _grouped(job, profile, goal)]
         found = others if form == "materialised" else found + others
     if job.named:
-        found = [_arranged(profile, candidate) for candidate in found]
+        found = [_arranged(job, profile, candidate) for candidate in found]
         found += _named(sorted(found, key=lambda candidate: candidate.seconds))
     found.sort(key=lambda candidate: candidate.seconds)
     return tuple(_with_names(_modest(found)))
 
 
-def _arranged(profile: Profile, candidate: Candidate) -> Candidate:
-    """With a price for operands that lie turned: compilers bring large ones into order (seen in XLA)."""
+def _arranged(job: Job, profile: Profile, candidate: Candidate) -> Candidate:
+    """With a price for what XLA was seen to do: it brings operands that lie turned into order, and where a
+    matrix meets all of a stack it repeats the matrix, in the gradient of the stack too."""
     plan, sizes = candidate.plan, candidate.plan.network.sizes
     axes = [node.axes for node in plan.network.nodes] + [step.result for step in plan.steps]
     turned = [
@@ -107,9 +109,14 @@ def _arranged(profile: Profile, candidate: Candidate) -> Candidate:
         for n, late in zip(step.operands, step.turned, strict=True)
         if late
     ]
-    return replace(
-        candidate, seconds=candidate.seconds + sum(profile.copy(count(own, sizes)) for own in turned)
-    )
+    seconds = sum(profile.copy(count(own, sizes)) for own in turned)
+    for step in plan.steps:
+        if isinstance(step, Step) and step.variant == "right":
+            b, r, k, c = (count(g, sizes) for g in (step.batch, step.rows, step.inner, step.columns))
+            passes = profile.product(b, r, k, c, "left")
+            passes += profile.product(b, k, r, c, "left") if job.training else 0.0
+            seconds += _REPEATED * passes
+    return replace(candidate, seconds=candidate.seconds + seconds)
 
 
 def _named(found: list[Candidate]) -> list[Candidate]:

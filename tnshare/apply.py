@@ -77,6 +77,10 @@ def given_factors(ops: Ops[Array], layer: Layer, params: Mapping[str, Array], x:
     if not isinstance(layer, Layer):
         kind = f"{type(layer).__module__}.{type(layer).__name__}"
         raise TnshareError(f"expected a description such as tnshare.Linear: found {kind}")
+    if not isinstance(params, Mapping):
+        raise TnshareError(
+            f"expected params by name, a dict with {tuple(layer.shapes)}: found {type(params).__name__}"
+        )
     if not hasattr(x, "shape"):
         raise TnshareError(f"x must be an array: found {type(x).__name__}")
     if layer.bias and tuple(params["bias"].shape if "bias" in params else ()) != layer.shapes["bias"]:

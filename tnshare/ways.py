@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from numbers import Integral
 from typing import Literal
 
 from .errors import TnshareError
@@ -12,6 +13,7 @@ from .step import IDS
 Way = Literal["one", "mixed", "each", "fan_out"]
 WAYS: tuple[Way, ...] = ("one", "mixed", "each", "fan_out")
 GROUP = "g"  # the axis of groups of rows, when rows of mixed tasks are sorted by task
+_USUAL = 128  # rows, where nobody knows yet how many there will be
 
 
 def with_input(network: Network, way: Way, batch: int, inner: int | None = None) -> Network:
@@ -34,8 +36,8 @@ def of_present(network: Network, groups: int, batch: int, inner: int | None = No
 
 
 def bucket(count: int) -> int:
-    """The power of two that a size is rounded up to."""
-    return 1 << max(count - 1, 0).bit_length()
+    """The power of two that a size is rounded up to; of one that is a symbol yet, a usual one."""
+    return 1 << max(int(count) - 1, 0).bit_length() if isinstance(count, Integral) else _USUAL
 
 
 @lru_cache(maxsize=4096)

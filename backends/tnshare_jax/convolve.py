@@ -33,7 +33,9 @@ def convolve(
     """What `tnshare.ops.Ops` says of ``convolve``."""
     many, options = kernels.shape[0], (precision, preferred_element_type)
     rows = tuple(counts or (x.shape[0] // many,) * many)
-    if many > 1 and len(set(rows)) == 1 and (rows[0] <= _FEW_ROWS or many > _FEW_KERNELS):
+    if many == 1:  # also of rows whose number is a symbol
+        y = _one(x, kernels[0], geometry, options)
+    elif len(set(rows)) == 1 and (rows[0] <= _FEW_ROWS or many > _FEW_KERNELS):
         y = _by_patches(x, kernels, geometry, options)
     else:
         parts = jnp.split(x, np.cumsum(rows)[:-1].tolist())

@@ -32,7 +32,7 @@ class JaxOps:
 
     def matmul(self, a: jax.Array, b: jax.Array) -> jax.Array:
         preferred = self.preferred_element_type
-        if a.ndim == 2 and b.ndim == 3:
+        if a.ndim == 2 and b.ndim == 3 and _is_long(b, a):
             # XLA would bring the whole stack into another order, to make one product of many: on a CPU that
             # takes up to nine times as long, and its derivatives seven times. `einsum` leaves it to XLA.
             a = jnp.broadcast_to(a, (b.shape[0], *a.shape))
@@ -98,6 +98,15 @@ class JaxOps:
         """The derivative of ``sum(weights * function(*arrays))`` by each array; tnshare.testing uses it."""
         _, pull_back = jax.vjp(function, *arrays)
         return list(pull_back(weights))
+
+
+def _is_long(stack: jax.Array, matrix: jax.Array) -> bool:
+    """Whether a stack (k, i, o) has more numbers than a matrix (b, i) that is repeated for each of its items.
+
+    If so, the matrix is what should be moved. Sizes may be symbols, of which nothing is known.
+    """
+    rows, columns = matrix.shape[0], stack.shape[2]
+    return isinstance(rows, int) and isinstance(columns, int) and columns > rows
 
 
 def _loud(ids: Any, size: int) -> jax.Array:

@@ -52,7 +52,8 @@ def leaves_of(tree: Any) -> list[Leaf]:
     """
     owners = _owners(tree)
     found: dict[str, Leaf] = {}
-    for path, value in tree_flatten_with_path(tree)[0]:
+    for path, leaf_value in tree_flatten_with_path(tree)[0]:
+        value = _native(leaf_value)
         owner = next((owners[path[:n]] for n in range(len(path) + 1) if path[:n] in owners), None)
         keys = path[:-1] if _is_variable(owner) and path[-1] == GetAttrKey("value") else path
         name = fresh(keystr(keys, simple=True, separator="."), found)
@@ -139,6 +140,12 @@ def may_know_sizes(treedef: Any) -> bool:
         return False
     plain = issubclass(node[0], Mapping | list | tuple | type(None)) or issubclass(node[0], _variables())
     return not plain or any(map(may_know_sizes, treedef.children()))
+
+
+def _native(value: Any) -> Any:
+    """Arrays of NumPy in this machine's byte order, which JAX does not change itself."""
+    turned = isinstance(value, np.ndarray) and not value.dtype.isnative
+    return value.astype(value.dtype.newbyteorder("=")) if turned else value
 
 
 def _with_order(leaf: Leaf, axes: Mapping[str, Sequence[int]]) -> Leaf:

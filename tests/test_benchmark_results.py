@@ -143,6 +143,26 @@ def test_results_of_another_commit_are_kept(tmp_path):
     assert (tmp_path / "planner.md").read_text() == before
 
 
+def test_points_in_jax_have_a_file_of_their_own_and_say_what_runs_untuned(tmp_path):
+    rows = [row(hand=1e-3, own=1e-3)]
+    rows[0]["medians"]["tnshare auto"] = 2e-3
+    assert report.write(tmp_path, result("a", [], jax=rows), "planner-jax") == (
+        "wrote planner-jax.json and planner-jax.md"
+    )
+    table = (tmp_path / "planner-jax.md").read_text()
+    (first,) = (line for line in table.splitlines() if line.startswith("| untuned: within 1.25"))
+    assert "0.0%, worst 2.00" in first
+    assert "**fails**" in first
+    assert "untuned: the best by hand" in table
+    assert "untuned" not in report.markdown(result("a", rows))
+    (tmp_path / "planner-jax.md").unlink()
+    planner.main(["--report", "--backend", "jax", "--results", str(tmp_path)])
+    assert (tmp_path / "planner-jax.md").read_text() == table
+    report.write(tmp_path, result("b", [], jax=rows), "planner-jax")
+    assert (tmp_path / "planner-jax-aaaaaaaaaaaa.json").exists()
+    assert not (tmp_path / "planner.json").exists()
+
+
 def test_what_is_said_about_the_machine_names_nobody():
     said = json.dumps([machine(), commit()])
     assert label({"commit": "c" * 40, "dirty": True, "digest": "d"}) == "cccccccccccc-dirty-d"

@@ -198,6 +198,12 @@ def test_what_is_timed_in_jax_runs(way, training):
         for run in made.run.values():
             y = run()
             assert (y[0] if training else y).shape == (3, 12)
+        if training:  # the gradients of one loss, which is not the sum
+            ours, theirs = (jax.tree.leaves(made.run[n]()) for n in ("tnshare", "by hand: input first"))
+            for a, b in zip(ours, theirs, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
+            weights = jax_programs._weights(point)
+            assert float(abs(weights - 1).min()) > 0
 
 
 def test_the_peak_of_a_function_is_what_it_allocates():

@@ -204,6 +204,29 @@ def test_convolutions_and_embeddings_are_timed_and_the_fastest_runs(layer, way, 
         assert made.startswith(f"# {name}\n")
 
 
+@pytest.mark.parametrize("layer", [LAYER, CONV, TABLE], ids=["linear", "conv", "embedding"])
+def test_times_are_kept_for_what_they_are_of(layer):
+    calls, other = bound(layer, Compiling()), bound(replace(layer, spec=tn.LAF(2)), Compiling())
+    more = () if layer is LAYER else (3, 6) if layer is CONV else (3,)
+
+    def key(calls=calls, way="one", training=True, rows=4, sizes=more, dtype=np.float32):
+        shape = calls.shape(rows, sizes)
+        mixed = rows if way == "mixed" else None
+        return repr(calls.contest(way, mixed, training, np.ones(1, dtype), shape).key)
+
+    changed = [
+        {"calls": other},
+        {"way": "fan_out"},
+        {"training": False},
+        {"rows": 512},
+        {"dtype": np.float64},
+    ]
+    changed += [{"sizes": (9, 9) if layer is CONV else (40,)}, {"way": "mixed"}]
+    assert len({key(), *(key(**change) for change in changed)}) == 1 + len(changed)
+    assert key() == key()
+    assert key(rows=3) == key(rows=4)  # of one bucket
+
+
 def _run(layer, params, x, task, way, ops, training=False):
     if way == "fan_out":
         return tn.fan_out(layer, params, x, ops=ops, training=training)

@@ -204,6 +204,7 @@ def static(number=0, head=2):
         "w": np.full((3, head), 1.0 + number, np.float32),
         "count": jnp.array([1, 2 + number]),
         "flags": np.array([True, False]),
+        "tiny": jnp.array([3, -2], jnp.int4),
         "key": jax.random.key(number),
         "keys": jax.random.split(jax.random.key(5, impl="rbg"), 2),
         "depth": 4,
@@ -226,11 +227,11 @@ def test_what_is_static_is_saved_and_restored(shapes, tmp_path):
     for task in range(T):
         found, expected = loaded.compose(task), static(task)
         assert set(found) == set(expected)
-        for name in ("count", "flags", "key", "keys"):
+        for name in ("count", "flags", "tiny", "key", "keys"):
             assert found[name].dtype == expected[name].dtype
         for name in ("key", "keys"):
             found[name], expected[name] = (jax.random.key_data(t[name]) for t in (found, expected))
-        for name in ("w", "count", "flags", "key", "keys"):
+        for name in ("w", "count", "flags", "tiny", "key", "keys"):
             np.testing.assert_array_equal(found[name], expected[name])
         for name in ("depth", "kept", "rate", "word", "function"):
             assert found[name] == expected[name]
@@ -243,7 +244,7 @@ def test_what_is_static_is_saved_and_restored(shapes, tmp_path):
 def test_static_leaves_that_are_not_in_a_file_are_those_of_the_tree():
     state = tnj.share([static(n) for n in range(T)], eps=0).state()
     assert {name: len(values) for name, values in state.constants.items()} == {
-        "count": T, "flags": 1, "key": T, "keys": 1, "depth": 1, "kept": 1, "rate": 1, "word": T,
+        "count": T, "flags": 1, "tiny": 1, "key": T, "keys": 1, "depth": 1, "kept": 1, "rate": 1, "word": T,
     }  # fmt: skip
     bare = tn.State(state.entries, state.tasks)
     tree = tnj.restore(static(9), bare).compose(1)

@@ -172,8 +172,8 @@ def test_a_random_start_is_torchs():
             "kernel_size must be a number, or 2, one",
         ),
         (
-            lambda c, e: tnt.Conv1d(2, 3, 3, tasks=2, spec=tn.LAF(2), memory_limit=9),
-            "memory_limit is a promise for linear",
+            lambda c, e: tnt.Conv1d(2, 3, 3, tasks=2, spec=tn.LAF(2), memory_limit=9)._plan_ahead(),
+            "memory_limit is a promise that only eager",
         ),
         (
             lambda c, e: tnt.Conv1d(2, 3, 3, 2, tn.LAF(2), strategy=CANDIDATE),

@@ -28,11 +28,6 @@ def bind(
     if kind is None:
         found = f"{type(layer).__module__}.{type(layer).__name__}"
         raise TnshareError(f"expected a tnshare.Linear, Conv or Embedding: found {found}")
-    if kind is not Calls and memory_limit is not None:
-        raise TnshareError(
-            f"memory_limit is a promise for linear layers alone: found memory_limit={memory_limit} for "
-            f"{type(layer).__name__}"
-        )
     if kind is not Calls and isinstance(strategy, Candidate):
         raise TnshareError(
             f"a candidate is a strategy for linear layers alone: found {strategy.name!r} for "

@@ -90,11 +90,7 @@ class Calls:
         """Plan calls of these numbers of rows, in every way, for calls that are traced."""
         if self.planned:
             return
-        if self.memory_limit is not None:
-            raise TnshareError(
-                "memory_limit is a promise that only eager calls can keep, since a compiled one is planned "
-                "before its batch is known: compile a layer without it"
-            )
+        self._refuse_limit()
         profile, planned = self.profile(like), {}
         for way, training in product(WAYS, (True, False)):
             runs = []
@@ -222,11 +218,18 @@ class Calls:
         device = getattr(self.ops, "device", None)
         return PROFILES["cpu"] if device is None else profile_for(device(like))
 
+    def _refuse_limit(self) -> None:
+        if self.memory_limit is not None:
+            raise TnshareError(
+                "memory_limit is a promise that only eager calls can keep, since a compiled one is planned "
+                "before its batch is known: compile a layer without it"
+            )
+
     def _call(self, way: Way, rows: int | None, training: bool, inputs: Inputs) -> Any:
         x = inputs[2]
         key: Any = (way, x.shape, rows, training, inputs[4] is None, getattr(x, "dtype", None))
         if self.memory_limit is not None:
-            key = (*key, _in_order(x))
+            key = (*key, in_order(x))
         run = self._runs.get(key)
         if run is None:
             run = self._made(way, rows, training, inputs)
@@ -247,7 +250,7 @@ class Calls:
         if self.memory_limit is not None:
             itemsize = getattr(getattr(x, "dtype", None), "itemsize", 4)
             # Folding an x whose numbers do not lie in order copies it, and its gradient back.
-            copies = 0 if _in_order(x) else 2 * math.prod(x.shape)
+            copies = 0 if in_order(x) else 2 * math.prod(x.shape)
             return runner(job, within(job, found, self.memory_limit, itemsize, copies), self.ops, lead)
         if self.strategy == "autotune" and concrete:
             return runner(job, tuned(job, found, self.ops, lead, inputs), self.ops, lead)
@@ -283,7 +286,7 @@ def _never(ids: Any) -> bool:
     return False  # no lambda: layers are pickled with their calls
 
 
-def _in_order(x: Any) -> bool:
+def in_order(x: Any) -> bool:
     """Whether the numbers of an array lie in memory as its axes say, as far as its framework tells."""
     ask = getattr(x, "is_contiguous", None)
     return bool(ask()) if ask is not None else True

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from .bounded import conv_bytes, fitting
+from .calls import in_order
 from .contest import Contest
 from .conv_runner import conv_runner
 from .convolution import Conv
@@ -94,11 +96,13 @@ class ConvCalls(PlannedOnce):
             concrete = all(self.ops.values(column) is not None for column in inputs[3])
         sizes = shape[len(shape) - len(self.layer.kernel) :]
         self.layer.geometry.check(sizes)
-        keep = inputs[4] is not None and not training
+        keep = inputs[4] is not None and not training and self.memory_limit is None
         if way == "mixed" and not rows:  # no row, no task: whichever has the right shape
             return self._empty(training, inputs)
         job = ConvJob(self.layer, way, bucket(math.prod(lead)), sizes, training, keep, concrete)
         found = self.choices(job, self.profile(x))
+        if self.memory_limit is not None:
+            return self._within(job, found, lead, x)
         if self.strategy == "autotune" and concrete and len(found) > 1:
             runs = {c.name: conv_runner(job, c, self.ops) for c in found}
             return runs[fastest(self._key(job), runs, training, self.ops, inputs)]
@@ -128,6 +132,18 @@ class ConvCalls(PlannedOnce):
     def _key(self, job: ConvJob) -> dict[str, Any]:
         way = [job.way, job.rows, list(job.sizes), job.training, job.keep]
         return {"conv": repr(self.layer), "way": way}
+
+    def _within(self, job: ConvJob, found: Sequence[ConvCandidate], lead: tuple[int, ...], x: Any) -> Runner:
+        rows, itemsize = math.prod(lead), getattr(getattr(x, "dtype", None), "itemsize", 4)
+        copies = 0 if in_order(x) else 2 * math.prod(x.shape) * itemsize  # of x, and its gradient back
+        assert self.memory_limit is not None
+
+        def needed(candidate: ConvCandidate, size: int) -> int:
+            return conv_bytes(job, candidate, size, size < rows, itemsize) + copies
+
+        chosen, size = fitting(found, rows, self.memory_limit, needed)
+        run = conv_runner(job, chosen, self.ops)
+        return self._folding(run, job.way, lead, size) if size else run
 
     def _empty(self, training: bool, inputs: Inputs) -> Runner:
         factors, bias, x, _, _ = inputs

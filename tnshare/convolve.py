@@ -18,7 +18,7 @@ from .ways import Way
 
 _FEW = 5  # operands
 _CALLS = 10  # calls of a product that one of a convolution costs
-_BLOCK = 16  # output channels
+BLOCK = 16  # output channels
 _BACKWARD = 3  # a training step convolves three times: outputs, gradients of the input, of the kernels
 
 
@@ -135,7 +135,7 @@ def _convolution(job: ConvJob, profile: Profile, chain: Chain, results: int) -> 
         columns, stack = columns * stack, 1
     rows, batch = max(1, job.images // stack) * results, stack * geometry.groups
     seconds = _CALLS * stack * profile.call
-    seconds += profile.product(batch, rows, inner, _BLOCK * math.ceil(columns / _BLOCK))
+    seconds += profile.product(batch, rows, inner, BLOCK * math.ceil(columns / BLOCK))
     seconds += 2 * profile.stream(job.images * geometry.groups * channels * math.prod(job.sizes))
     seconds += 2 * profile.stream(batch * rows * columns)
     return seconds * (_BACKWARD if job.training else 1), 2 * batch * rows * inner * columns

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from .bounded import fitting, lookup_bytes
+from .calls import in_order
 from .contest import Contest
 from .cost import Profile
 from .embedding import Embedding
@@ -63,9 +66,11 @@ class LookupCalls(PlannedOnce):
     def _made(self, way: Way, rows: int | None, training: bool, inputs: Inputs) -> Runner:
         x = inputs[2]
         lead = self._lead(way, rows, tuple(x.shape))
-        keep = inputs[4] is not None and not training
+        keep = inputs[4] is not None and not training and self.memory_limit is None
         job = self._job(way, lead, training, keep)
         found = self.choices(job, self.profile(inputs[0][0]))
+        if self.memory_limit is not None:
+            return self._within(job, found, lead, inputs)
         runs = {c.name: lookup_runner(job, c, self.ops) for c in found}
         concrete = 0 not in lead and self.ops.values(x) is not None
         if self.strategy == "autotune" and concrete and len(found) > 1:
@@ -89,6 +94,22 @@ class LookupCalls(PlannedOnce):
     def _key(self, job: LookupJob) -> dict[str, Any]:
         way = [job.way, job.rows, job.inner, job.training, job.keep]
         return {"embedding": repr(self.layer), "way": way}
+
+    def _within(
+        self, job: LookupJob, found: Sequence[LookupCandidate], lead: tuple[int, ...], inputs: Inputs
+    ) -> Runner:
+        x, rows = inputs[2], lead[0] if job.way == "mixed" else math.prod(lead)
+        itemsize = getattr(getattr(inputs[0][0], "dtype", None), "itemsize", 4)
+        copies = 0 if in_order(x) else 8 * math.prod(x.shape)
+        exact = replace(job, inner=None if job.inner is None else math.prod(lead[1:]))
+        assert self.memory_limit is not None
+
+        def needed(candidate: LookupCandidate, size: int) -> int:
+            return lookup_bytes(exact, candidate, size, size < rows, itemsize) + copies
+
+        chosen, size = fitting(found, rows, self.memory_limit, needed)
+        run = lookup_runner(job, chosen, self.ops)
+        return self._folding(run, job.way, lead, size) if size else run
 
     def _lead(self, way: Way, rows: int | None, shape: tuple[int, ...]) -> tuple[int, ...]:
         tasks = self.layer.task_shape

@@ -56,9 +56,9 @@ class _Ledger:
         return count(self.plan.steps[step].result, self.sizes)
 
     def bias_rows(self) -> int:
-        """Rows of mixed tasks take a bias each."""
+        """Rows of mixed tasks take a bias each; vectors of an embedding have none."""
         mixed = any(node.name == IDS for node in self.plan.network.nodes)
-        return count("bo", self.sizes) if mixed else 0
+        return count("bo", self.sizes) if mixed and "o" in self.sizes else 0
 
     def forward(self, bias: bool, training: bool) -> tuple[int, int]:
         """The most that is alive, and what is left at the end: saved for the backward pass, when training."""

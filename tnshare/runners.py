@@ -17,7 +17,7 @@ from .group import group
 from .ops import Ops
 from .plan import Plan
 from .step import FREE
-from .ways import GROUP
+from .ways import GROUP, Way
 
 Runner = Callable[..., Any]
 # Factors in the order of the nodes, bias, x, ids, keeper.
@@ -35,7 +35,7 @@ def runner(job: Job, candidate: Candidate, ops: Ops[Any], lead: tuple[int, ...])
     """A call for inputs whose axes before the last are ``lead``, not counting task axes."""
     run = _WAYS["grouped" if candidate.grouped else job.way](job, candidate, ops)
     if candidate.chunk:
-        run = _chunked(job, candidate, ops, run)
+        run = chunked(run, ops, job.way, len(job.network.tasks), candidate.chunk)
     folded = 1 if job.inner is None else 2
     return run if len(lead) == folded and lead else _folding(job, run, ops, lead)
 
@@ -164,25 +164,24 @@ def _grouped(job: Job, candidate: Candidate, ops: Ops[Any]) -> Runner:
     return run
 
 
-def _chunked(job: Job, candidate: Candidate, ops: Ops[Any], run: Runner) -> Runner:
+def chunked(run: Runner, ops: Ops[Any], way: Way, tasks: int, size: int) -> Runner:
     """Some rows at a time; nothing is kept for the backward pass, which computes them again."""
     in_chunks = getattr(ops, "in_chunks", None)
     if in_chunks is None:
         raise TnshareError(f"memory_limit asks for chunks of the batch, which {type(ops).__name__} cannot do")
-    tasks = len(job.network.tasks)
-    axis = tasks if job.way == "each" else 0
-    result_axis = tasks if job.way in ("each", "fan_out") else 0
+    axis = tasks if way == "each" else 0
+    result_axis = tasks if way in ("each", "fan_out") else 0
 
-    def chunked(factors: Any, bias: Any, x: Any, ids: Any, keeper: Any = None) -> Any:
+    def in_parts(factors: Any, bias: Any, x: Any, ids: Any, keeper: Any = None) -> Any:
         def part(arrays: Sequence[Any], x: Any, rows: Any) -> Any:
             own = arrays[-1] if bias is not None else None
             return run(arrays[: len(factors)], own, x, rows or ids, keeper)
 
         arrays = [*factors, *(() if bias is None else (bias,))]
-        rows = ids if job.way == "mixed" else ()
-        return in_chunks(part, arrays, x, rows, axis, result_axis, candidate.chunk)
+        rows = ids if way == "mixed" else ()
+        return in_chunks(part, arrays, x, rows, axis, result_axis, size)
 
-    return chunked
+    return in_parts
 
 
 _WAYS = {"one": _one, "mixed": _mixed, "each": _each, "fan_out": _each, "grouped": _grouped}

@@ -1,0 +1,164 @@
+"""memory_limit of convolutions and embeddings: no more is alive at once, and every number is the same."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tnshare as tn
+from tnshare.testing.cases import specs
+from tnshare.ways import WAYS
+
+torch = pytest.importorskip("torch")
+tnt = pytest.importorskip("tnshare_torch")
+
+from benchmarks.memory import peak_bytes  # noqa: E402
+
+EXAMPLES = max(15, settings().max_examples // 4)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A layer without its limit, and a call of it."""
+
+    kind: Any
+    options: Any
+    way: str
+    lead: tuple[int, ...]
+    dtype: torch.dtype
+    training: bool
+
+    def layer(self, **options):
+        return self.kind(**dict(self.options), dtype=self.dtype, seed=1, plan_for=(8,), **options)
+
+    def call(self, layer):
+        """The call and its backward pass; everything that they give."""
+        torch.manual_seed(0)
+        tasks = layer.description.task_shape
+        lead = (*tasks, *self.lead) if self.way == "each" else self.lead
+        x = self.input(layer, lead)
+        columns = [torch.randint(size, (self.lead[0],)) for size in tasks]
+        one = tuple(int(column[0]) for column in columns) if len(tasks) > 1 else int(columns[0][0])
+        ids = torch.stack(columns, 1) if len(tasks) > 1 else columns[0]
+        gradient = None
+
+        def run():
+            nonlocal gradient
+            with torch.set_grad_enabled(self.training):
+                chosen = {"one": one, "mixed": ids}.get(self.way)
+                y = layer.fan_out(x) if self.way == "fan_out" else layer(x, chosen)
+            if not self.training:
+                return [y]
+            gradient = torch.randn(y.shape, dtype=y.dtype)
+            y.backward(gradient)
+            return [y.detach(), gradient, *(t.grad for t in (x, *layer.parameters()) if t.requires_grad)]
+
+        return run
+
+    def input(self, layer, lead):
+        if isinstance(layer, tnt.Embedding):
+            return torch.randint(layer.description.num_embeddings, lead)
+        places = (6, 5, 4)[: len(layer.description.kernel)]
+        x = torch.randn(*lead, layer.description.in_channels, *places, dtype=self.dtype)
+        return x.requires_grad_(self.training)
+
+    def smallest(self, **options):
+        """The smallest limit, by the error of a layer that has less."""
+        with pytest.raises(tn.TnshareError, match="is too little") as caught:
+            self.call(self.layer(memory_limit=0, **options))()
+        (number,) = re.findall(r"the smallest that works is (\d+) bytes", str(caught.value))
+        return int(number)
+
+
+@st.composite
+def tasks_and_specs(draw, weights):
+    names = draw(st.sampled_from([("task",), ("task",), ("site", "user")]))
+    tasks = {name: draw(st.integers(1, 4)) for name in names}
+    return tasks, draw(specs(weights, tasks))
+
+
+@st.composite
+def convolutions(draw):
+    dims, groups = draw(st.integers(1, 3)), draw(st.sampled_from((1, 1, 2)))
+    channels, outputs = groups * draw(st.integers(1, 3)), groups * draw(st.integers(1, 4))
+    kernel = draw(st.tuples(*[st.integers(1, 3)] * dims))
+    names = dict(zip("dhw"[-dims:], kernel, strict=True))
+    tasks, spec = draw(tasks_and_specs({**names, "c": channels // groups, "m": outputs}))
+    options = {
+        "in_channels": channels,
+        "out_channels": outputs,
+        "kernel_size": kernel,
+        "tasks": tasks,
+        "spec": spec,
+        "groups": groups,
+        "bias": draw(st.booleans()),
+        "padding": draw(st.sampled_from((0, 1, "same"))),
+        "padding_mode": draw(st.sampled_from(("zeros", "circular"))),
+    }
+    way = draw(st.sampled_from(WAYS))
+    lead = (draw(st.integers(1, 13)), *(draw(st.sampled_from([(), (2,)])) if way != "mixed" else ()))
+    dtype = draw(st.sampled_from((torch.float32, torch.float64)))
+    return Case(
+        (tnt.Conv1d, tnt.Conv2d, tnt.Conv3d)[dims - 1],
+        tuple(options.items()),
+        way,
+        lead,
+        dtype,
+        draw(st.booleans()),
+    )
+
+
+@st.composite
+def embeddings(draw):
+    count, size = draw(st.integers(1, 20)), draw(st.integers(1, 9))
+    tasks, spec = draw(tasks_and_specs({"n": count, "e": size}))
+    padding = draw(st.sampled_from((None, 0)))
+    options = {
+        "num_embeddings": count,
+        "embedding_dim": size,
+        "tasks": tasks,
+        "spec": spec,
+        "padding_idx": padding,
+    }
+    lead = (draw(st.integers(1, 30)), *draw(st.sampled_from([(), (3,)])))
+    dtype = draw(st.sampled_from((torch.float32, torch.float64)))
+    return Case(
+        tnt.Embedding, tuple(options.items()), draw(st.sampled_from(WAYS)), lead, dtype, draw(st.booleans())
+    )
+
+
+STRATEGIES = st.sampled_from(("auto", "factored", "materialised"))
+
+
+def check(case, strategy, share):
+    plain = case.layer(strategy=strategy)
+    expected = case.call(plain)()
+    smallest = case.smallest(strategy=strategy)
+    for limit in (smallest, int(smallest * (1 + 3 * share))):
+        limited = case.layer(strategy=strategy, memory_limit=limit)
+        assert peak_bytes(case.call(limited)) <= limit
+        limited.zero_grad()
+        tolerance = 1e-3 if case.dtype == torch.float32 else 1e-9
+        for a, b in zip(case.call(limited)(), expected, strict=True):
+            torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+    with pytest.raises(
+        tn.TnshareError, match=f"memory_limit={smallest - 1} is too little .* {smallest} bytes"
+    ):
+        case.call(case.layer(strategy=strategy, memory_limit=smallest - 1))()
+
+
+@settings(max_examples=EXAMPLES)
+@given(convolutions(), st.sampled_from(("auto", "materialised")), st.floats(0, 1))
+def test_limits_of_convolutions_are_kept_and_change_no_number(case, strategy, share):
+    check(case, strategy, share)
+
+
+@settings(max_examples=EXAMPLES)
+@given(embeddings(), STRATEGIES, st.floats(0, 1))
+def test_limits_of_embeddings_are_kept_and_change_no_number(case, strategy, share):
+    check(case, strategy, share)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch.autograd.graph import saved_tensors_hooks
-from torch.utils.checkpoint import _CheckpointFrame
+from torch.utils.checkpoint import CheckpointFunction, _CheckpointFrame
 
 Mode = Callable[[], AbstractContextManager[Any]]
 
@@ -36,6 +37,20 @@ def enter_again(mode: Mode, outer: Any) -> None:
     frame = running()
     if frame is not None and frame is not outer and not isinstance(frame.recompute_fn, _Entered):
         frame.recompute_fn = _Entered(mode, frame.recompute_fn)
+
+
+def enter_reentrant(mode: Mode) -> None:
+    """The same for a checkpoint with ``use_reentrant=True``, of which only its function on the stack knows.
+
+    It runs a part of the network without gradients first: look for it only where they were switched off.
+    """
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code is not CheckpointFunction.forward.__code__:
+        frame = frame.f_back
+    ctx: Any = None if frame is None else frame.f_locals["ctx"]
+    again = getattr(ctx, "run_function", None)  # there is none before it runs for the first time
+    if again is not None and not isinstance(again, _Entered):
+        ctx.run_function = _Entered(mode, again)
 
 
 def unrecorded(outer: Any) -> AbstractContextManager[Any]:

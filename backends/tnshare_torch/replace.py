@@ -12,7 +12,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
-from .again import enter_again, running
+from .again import enter_again, enter_reentrant, running
 from .aside import ASIDE, Rows
 from .soft import Soft
 
@@ -69,6 +69,7 @@ class Table:
         self.tensors = {id(placeholder): tensor for placeholder, tensor in pairs}
         self.placeholders = {id(tensor): p for p, tensor in pairs if isinstance(tensor, torch.Tensor)}
         self.task, self.rows, self.outer = task, rows, running()
+        self.pairs, self.trains = pairs, torch.is_grad_enabled()
 
     def real(self, tree: Any) -> Any:
         """The same with tensors where it has placeholders."""
@@ -83,6 +84,11 @@ class Table:
         if isinstance(tree, tuple | list | dict):
             return tree_map_only(torch.Tensor, self.real, tree)
         return tree
+
+    def afresh(self) -> Table:
+        """The same, with soft weights that are composed anew: a graph of their own goes through them."""
+        alone = [(p, t.alone(self.task) if isinstance(t, Soft) else t) for p, t in self.pairs]
+        return Table(alone, 0, self.rows)
 
     def soft(self, placeholder: Any) -> Soft | None:
         """The softly shared weight that a placeholder stands for, if it is one."""
@@ -105,6 +111,10 @@ class Replacing(TorchFunctionMode):
         """The same mode, to be entered again: while it runs, it cannot be entered twice."""
         return Replacing(self.table)
 
+    def afresh(self) -> Replacing:
+        """The same for a part of the network that has a backward pass of its own."""
+        return Replacing(self.table.afresh())
+
     def __torch_function__(
         self,
         func: Callable[..., Any],
@@ -115,6 +125,8 @@ class Replacing(TorchFunctionMode):
         table, named = self.table, kwargs or {}
         if not torch.compiler.is_compiling():
             enter_again(self.another, table.outer)
+            if table.trains and not torch.is_grad_enabled():
+                enter_reentrant(self.afresh)
         if func is functional.linear:
             soft = table.soft(args[1] if len(args) > 1 else named.get("weight"))
             if soft is not None and soft.programs.is_matrix:

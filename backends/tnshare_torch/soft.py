@@ -31,19 +31,26 @@ class Soft:
         self.programs, self.factors, self.code = programs, list(factors), code
         self.tasks = self.factors[code].shape[0]
         self.planned, self.outer = planned or self.tasks, running()
-        self._composed: dict[int, torch.Tensor] = {}
-        self._applied: tuple[Applied, list[Sequence[torch.Tensor]]] | None = None
+        self._composed: dict[tuple[int, bool], torch.Tensor] = {}
+        self._applied: dict[bool, tuple[Applied, list[Sequence[torch.Tensor]]]] = {}
         self._given: list[tuple[torch.Tensor, int]] = []
 
     def composed(self, task: int) -> torch.Tensor:
         """The weight of a task of the call, by its place among them, as its network has it."""
-        if task not in self._composed:
+        key = task, torch.is_grad_enabled()  # one that was made without gradients has none later
+        if key not in self._composed:
             self._compose(task)
-        return self._composed[task]
+        return self._composed[key]
+
+    def alone(self, task: int) -> Soft:
+        """The weight of one of the tasks, with nothing computed yet."""
+        factors = list(self.factors)
+        factors[self.code] = factors[self.code][task : task + 1]
+        return Soft(self.programs, factors, self.code, self.planned)
 
     def linear(self, task: int, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         """``functional.linear`` with the weight of a task."""
-        if task in self._composed or not self._applies(x):
+        if (task, torch.is_grad_enabled()) in self._composed or not self._applies(x):
             return functional.linear(x, self.composed(task), bias)
         applied, pieces = self._pieces(x)
         own = [part[task] if len(part) > 1 else part[0] for part in pieces]
@@ -74,7 +81,7 @@ class Soft:
         with _precise(factors[0]), unrecorded(self.outer):
             every = self.programs.compose(several)(*factors)
         for n, weight in enumerate(every.unbind(0)):
-            self._composed[start + n] = self.watched(weight)
+            self._composed[start + n, torch.is_grad_enabled()] = self.watched(weight)
 
     def _applies(self, x: torch.Tensor) -> bool:
         """Whether x is what a plan can take: others go to torch as they are, for what it makes of them."""
@@ -83,18 +90,19 @@ class Soft:
         return plain and x.shape[-1] == self.programs.in_features and x.dtype == dtype
 
     def _pieces(self, x: torch.Tensor) -> tuple[Applied, list[Sequence[torch.Tensor]]]:
-        if self._applied is None:
+        graded = torch.is_grad_enabled()
+        if graded not in self._applied:
             traced = torch.compiler.is_compiling()
             rows = 0 if traced else max(x.numel() // x.shape[-1], 1)
-            applied = self.programs.apply(self.planned, rows, torch.is_grad_enabled(), x)
+            applied = self.programs.apply(self.planned, rows, graded, x)
             pieces: list[Sequence[torch.Tensor]] = []
             with unrecorded(self.outer):
                 for numbers, own, contract in applied.pieces:
                     factors = [self.factors[n] for n in numbers]
                     part = factors[0] if contract is None else contract(*factors)
                     pieces.append(part.unbind(0) if own else (part,))
-            self._applied = applied, pieces
-        return self._applied
+            self._applied[graded] = applied, pieces
+        return self._applied[graded]
 
 
 def _precise(like: torch.Tensor) -> AbstractContextManager[Any]:

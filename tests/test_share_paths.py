@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 
 import numpy as np
 import pytest
@@ -283,7 +284,7 @@ class Counting(nn.Module):
 
 
 def test_an_example_compares_with_plain_networks():
-    with pytest.raises(tn.TnshareError, match="does not compute what a plain one"):
+    with pytest.raises(tn.TnshareError, match="one: the shared network does not compute what plain ones"):
         tnt.share(variants(Counting, 4), eps=0, example=torch.randn(3, 4, dtype=torch.float64))
 
 
@@ -370,3 +371,31 @@ def test_gradients_are_right_at_once(way):
             return WAYS[way](shared, x)
 
     assert torch.autograd.gradcheck(run, (xs.requires_grad_(), *shared.parameters()), fast_mode=True)
+
+
+class OneOff(nn.Module):
+    """Computes something else where several tasks run: a network that looks at who calls it."""
+
+    def __init__(self, way):
+        super().__init__()
+        self.fc, self.way = nn.Linear(4, 2), way
+
+    def forward(self, x):
+        callers, frame = set(), sys._getframe()
+        while frame is not None:
+            callers.add(type(frame.f_locals.get("self")).__name__)
+            frame = frame.f_back
+        return self.fc(x) * (2 if self.way in callers else 1)
+
+
+@pytest.mark.parametrize(("way", "caller"), [("each", "Each"), ("fan_out", "FanOut"), ("mixed", "Mixed")])
+def test_an_example_compares_every_way_with_plain_networks(way, caller):
+    x = torch.randn(5, 4, dtype=torch.float64)
+    with pytest.raises(tn.TnshareError, match=f"^{way}: the shared network does not compute what plain ones"):
+        tnt.share(variants(lambda: OneOff(caller), 4), eps=0, example=x)
+    assert tnt.share(variants(lambda: OneOff("Nobody"), 4), eps=0, example=x).training
+
+
+def test_an_example_that_the_network_itself_refuses_is_told():
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        tnt.share(variants(mlp, 4), eps=0, example=torch.randn(5, 3, dtype=torch.float64))

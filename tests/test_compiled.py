@@ -212,7 +212,8 @@ def test_times_are_kept_for_what_they_are_of(layer):
     def key(calls=calls, way="one", training=True, rows=4, sizes=more, dtype=np.float32):
         shape = calls.shape(rows, sizes)
         mixed = rows if way == "mixed" else None
-        return repr(calls.contest(way, mixed, training, np.ones(1, dtype), shape).key)
+        found = calls.contest(way, mixed, training, np.ones(1, dtype), shape).key
+        return repr({name: value for name, value in found.items() if name != "candidates"})  # they vary too
 
     changed = [
         {"calls": other},

@@ -40,7 +40,8 @@ def parts_of(shared: Shared) -> tuple[CodePart, ...]:
 
 def size_of(shared: Shared) -> int:
     """How many numbers a code has."""
-    return max((part.stop for part in parts_of(shared)), default=0)
+    parts = parts_of(shared)
+    return parts[-1].stop if parts else 0
 
 
 def joined(shared: Shared, codes: Mapping[str, Mapping[str, Any]]) -> jax.Array:

@@ -106,7 +106,8 @@ def split(shared: Shared, code: torch.Tensor) -> Iterator[tuple[str, str, torch.
 
 def code_size(shared: Shared) -> int:
     """How many numbers the codes of a task have, of all weights together."""
-    return max((part.stop for part in code_parts(shared.networks)), default=0)
+    parts = code_parts(shared.networks)
+    return parts[-1].stop if parts else 0
 
 
 def means(shared: Shared) -> dict[str, torch.Tensor]:

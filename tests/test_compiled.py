@@ -239,6 +239,8 @@ def test_jax_tunes_and_never_while_tracing(monkeypatch):
     params = tnj.init(LAYER)
     x, ids = np.ones((6, 4), np.float32), np.arange(6) % 5
     expected = tn.apply(LAYER, PARAMS, x, ids)
+    with pytest.raises(tn.TnshareError, match=r"^nothing is measured while tracing: tune before, outside of"):
+        jax.jit(lambda params: tnj.tune(LAYER, params, 6))(params)
     for training in (True, False):
         seconds = tnj.tune(LAYER, params, 6, training=training)
         assert seconds == tnj.tune(LAYER, params, 6, training=training)

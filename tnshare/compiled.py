@@ -44,6 +44,8 @@ def tune(
     like = next(iter(params.values()), None)
     if like is None:
         raise TnshareError(f"expected params with {tuple(layer.shapes)}: found none")
+    if ops.values(like) is None:
+        raise TnshareError("nothing is measured while tracing: tune before, outside of compiled functions")
     contest, shape = _contest(calls, batch, way, sizes, training, like)
     x, ids = _inputs(layer, shape, way, ops, like)
     factors = given_factors(ops, layer, params, x)

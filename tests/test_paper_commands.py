@@ -273,7 +273,10 @@ def test_claims_can_hold_and_fail():
 )
 def test_verdicts_say_what_is_beyond_chance(codes, scratch, verdict):
     rows = rows_of({"codes only": codes, "from scratch": scratch}, 0.05)
-    assert new_task_claims(rows, "codes only", "from scratch")[0].verdict == verdict
+    found = new_task_claims(rows, "codes only", "from scratch")[0]
+    assert found.verdict == verdict
+    assert found.figures.startswith({"holds": "lower by ", "fails": "higher by "}.get(verdict[:5], ""))
+    assert "-" not in found.figures
 
 
 def test_claims_on_depth_compare_the_first_with_the_last_layer():

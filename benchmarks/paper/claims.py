@@ -104,7 +104,9 @@ def _better(rows: Sequence[Row], ours: str, other: str, fraction: float) -> Clai
     if found is None:
         return Claim(text, None, "")
     beyond = found.low > 0 or found.high < 0 if found.count > 1 else None
-    return Claim(text, found.mean > 0, _figures(found, "lower by "), beyond)
+    above = Estimate(-found.mean, found.half, found.count)
+    figures = _figures(found, "lower by ") if found.mean >= 0 else _figures(above, "higher by ")
+    return Claim(text, found.mean > 0, figures, beyond)
 
 
 def _below(rows: Sequence[Row], ours: str, other: str, fraction: float, share: float) -> Claim:

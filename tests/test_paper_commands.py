@@ -89,7 +89,21 @@ def test_new_alphabets_are_fitted_in_three_ways(folders, monkeypatch):
     settings = new_tasks.NewTasks(Recipe(1, 16, 1e-3), held_out=1)
     data, work, results = folders / "data", folders / "w", folders / "r"
     monkeypatch.setattr(new_tasks, "DRAWN", (1, 2))
-    new_tasks.run(data, work, results, [0], settings)
+    fitted, tested = [], new_tasks.tested
+
+    def killed(*given):
+        fitted.append(given[-2:])
+        if len(fitted) == 3:
+            raise KeyboardInterrupt
+        return tested(*given)
+
+    monkeypatch.setattr(new_tasks, "tested", killed)
+    with pytest.raises(KeyboardInterrupt):
+        new_tasks.run(data, work, results, [0], settings)
+    assert len(json.loads((results / "new-tasks.json").read_text())["runs"]) == 2
+    new_tasks.run(data, work, results, [0], settings)  # goes on with the one that was killed
+    assert fitted[3] == fitted[2]
+    assert len(fitted) == 3 + 4
     rows = json.loads((results / "new-tasks.json").read_text())["runs"]
     assert {(r["method"], r["drawings"]) for r in rows} == {
         (way, n) for way in ("codes only", "from scratch", "fine-tuned") for n in (1, 2)

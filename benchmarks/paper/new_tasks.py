@@ -6,6 +6,7 @@ import copy
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ import tqdm
 from tnshare_torch.shared import Shared
 from torch import nn
 
+from benchmarks.records import commit
+
 from .collected import collect
 from .data import Alphabets, omniglot
 from .experiment import Experiment, trained
@@ -25,6 +28,7 @@ from .store import Runs, digest
 from .training import Recipe, fit
 
 CODES, SCRATCH, EVERYTHING = "codes only", "from scratch", "fine-tuned"
+WAYS = (CODES, SCRATCH, EVERYTHING)
 DRAWN = (1, 2, 5, 10)  # drawings of every character for training
 SEEDS = tuple(range(5))
 
@@ -53,15 +57,19 @@ def run(where: Path, work: Path, results: Path, seeds: Sequence[int], settings: 
     method = methods(len(data.names) - settings.held_out)[settings.method]
     about = {"new tasks": asdict(settings), "known": PROTOCOL.settings(method)}
     runs = Runs(work / "new-tasks" / "runs.jsonl", results / "new-tasks.json")
-    key = {"method": EVERYTHING, "fraction": DRAWN[-1] / DRAWINGS, "protocol": digest(about)}
-    for seed in tqdm.tqdm([s for s in seeds if not runs.has(**key, seed=s)], desc="new-tasks"):
+    for seed in tqdm.tqdm(seeds, desc="new-tasks"):
+        keys = {(drawn, way): _key(drawn, way, seed, digest(about)) for drawn, way in product(DRAWN, WAYS)}
+        left = [pair for pair, key in keys.items() if not runs.has(**key)]
+        if not left:
+            continue
         known, new = split(len(data.names), settings.held_out, seed)
         experiment = Experiment("known-alphabets", PROTOCOL, {method.name: method}, work, work)
         draw = drawer(data, known)(settings.fraction, seed)
         shared, _ = trained(method, draw, PROTOCOL, experiment.stage_one)
-        for row in rows(data, settings, shared, new, seed):
-            runs.add({**row, "alphabets": new, "protocol": digest(about)})
-        collect(runs, about, {digest(about)})
+        for drawn, way in left:
+            found = tested(data, settings, shared, new, seed, drawn, way)
+            runs.add({**keys[drawn, way], **found, "alphabets": new, "commit": commit()["commit"]})
+            collect(runs, about, {digest(about)})
 
 
 def split(alphabets: int, held_out: int, seed: int) -> tuple[list[int], list[int]]:
@@ -70,34 +78,28 @@ def split(alphabets: int, held_out: int, seed: int) -> tuple[list[int], list[int
     return sorted(order[held_out:]), sorted(order[:held_out])
 
 
-def rows(
-    data: Alphabets, settings: NewTasks, known: Shared, new: Sequence[int], seed: int
-) -> list[dict[str, Any]]:
-    """Errors of the three ways on the new alphabets, for each number of drawings."""
+def tested(
+    data: Alphabets, settings: NewTasks, known: Shared, new: Sequence[int], seed: int, drawn: int, way: str
+) -> dict[str, Any]:
+    """Errors of one way on the new alphabets, with so many drawings of every character."""
     test = own_classes(data, shuffled(data, new, slice(DRAWINGS - settings.test_drawings, None), seed))
-    sizes = [data.characters(alphabet) for alphabet in new]
-    found = []
-    for drawn in DRAWN:
-        train = own_classes(data, shuffled(data, new, slice(drawn), seed))
-        recipe = replace(settings.fitted, epochs=max(1, settings.fitted.epochs // drawn))
-        for way in (CODES, SCRATCH, EVERYTHING):
-            began = time.process_time()
-            shared = started(way, known, sizes, seed)
-            trains = sum(p.numel() for p in shared.parameters() if p.requires_grad)
-            steps = fit(shared, 0, train, recipe, seed)
-            found.append(
-                {
-                    "method": way,
-                    "fraction": drawn / DRAWINGS,
-                    "drawings": drawn,
-                    "seed": seed,
-                    **test.errors(shared, 0),
-                    "parameters": trains,
-                    "steps": steps,
-                    "cpu_seconds": round(time.process_time() - began, 1),
-                }
-            )
-    return found
+    train = own_classes(data, shuffled(data, new, slice(drawn), seed))
+    recipe = replace(settings.fitted, epochs=max(1, settings.fitted.epochs // drawn))
+    began = time.process_time()
+    shared = started(way, known, [data.characters(alphabet) for alphabet in new], seed)
+    trains = sum(p.numel() for p in shared.parameters() if p.requires_grad)
+    steps = fit(shared, 0, train, recipe, seed)
+    return {
+        "drawings": drawn,
+        **test.errors(shared, 0),
+        "parameters": trains,
+        "steps": steps,
+        "cpu_seconds": round(time.process_time() - began, 1),
+    }
+
+
+def _key(drawn: int, way: str, seed: int, protocol: str) -> dict[str, Any]:
+    return {"method": way, "fraction": drawn / DRAWINGS, "seed": seed, "protocol": protocol}
 
 
 def started(way: str, known: Shared, sizes: Sequence[int], seed: int) -> Shared:

@@ -127,3 +127,46 @@ def test_a_slow_link_to_memory_makes_plans_that_move_less():
 def test_many_operands_fall_back_on_opt_einsum():
     network = tn.Tucker((2,) * 11).network(**{f"d{n}": 2 for n in range(10)}, task=3)
     assert "fewest flops" in fastest(network).why
+
+
+# Gradients as operands lie
+
+
+def many_rows(training=True, profile=CPU):
+    """What is found for the product of 2**17 rows with a thin factor."""
+    network = tn.Network(
+        (tn.Node("x", ("b", "i"), (2**17, 64)), tn.Node("U", ("i", "o"), (64, 8))), ("b", "o"), ()
+    )
+    return best_plans(network, profile, Goal(training))
+
+
+def test_a_thin_factor_of_many_rows_is_turned_for_its_gradient_alone():
+    """torch forms it by ``x^T y'`` or, where the factor lies transposed, by ``y'^T x``, which is quicker."""
+    (_, best), *others = many_rows()
+    (step,) = best.steps
+    assert (step.variant, step.copies) == ("turned", (False, True))
+    assert any(plan.moves == ((0, 1, ""),) for _, plan in others)
+    assert all(plan.steps[0].variant == "" for _, plan in many_rows(training=False))
+    assert all(plan.steps[0].variant == "" for _, plan in many_rows(profile=PROFILES["cpu-jax"]))
+
+
+def test_what_is_kept_may_lie_in_any_order():
+    """The same rows for all tasks: of the weights behind U_i, the ones whose task axis is first are kept."""
+    layer = tn.Linear(64, 64, tasks=1000, spec=tn.Tucker((8, 16, 25)))
+    found = best_plans(with_input(layer.network, "fan_out", 128), CPU, Goal(False, KEPT))
+    plan = found[0][1]
+    assert plan.steps[-1].result == ("task", "b", "o")
+    assert plan.steps[-1].variant == "right"
+    assert plan.steps[-1].groups[1] == (("task",), ("k_i",), ("o",))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_product_of_the_best_plan_is_tried_the_other_way_round(way):
+    network = with_input(tn.Linear(64, 64, tasks=50, spec=SPECS["tucker"]).network, way, 128)
+    found = {plan.moves for _, plan in best_plans(network, CPU, Goal(False), most=1000)}
+    best = best_plans(network, CPU, Goal(False))[0][1]
+    last = max((n for n, move in enumerate(best.moves) if len(move) == 1), default=-1)
+    for n, (left, right, variant) in list(enumerate(best.moves))[last + 1 :]:  # before, rows are taken
+        other = (*best.moves[:n], (right, left, ""), *best.moves[n + 1 :])
+        outer = not best.steps[n].inner
+        assert variant or outer or Plan.of(network, other, "").moves in found

@@ -23,7 +23,7 @@ from tnshare.ways import WAYS, of_present, with_input
 
 SPECS = {"laf": tn.LAF(4), "tucker": tn.Tucker((16, 16, 5)), "tt": tn.TT((16, 5))}
 PRIMES = dict(zip("abcdefgh", (2, 3, 5, 7, 11, 13, 17, 19), strict=True))
-VARIANTS = ("", "left", "right", "inside")
+VARIANTS = ("", "left", "right", "inside", "turned")
 PASTED = {name: getattr(numpy_ops, name) for name in ("matmul", "multiply", "reshape", "take", "transpose")}
 
 
@@ -79,6 +79,10 @@ def test_what_is_said_to_be_no_copy_is_none_and_the_rest_is_one(drawn):
     ):
         shares = np.shares_memory(array, matrix)
         strides = [s for s, group in zip(matrix.strides[-2:], groups[-2:], strict=True) if group]
+        if step.variant == "turned" and array is arrays[1]:
+            assert copied
+            assert turned
+            continue
         # A product reads matrices of which one axis is contiguous; entries are multiplied as they lie.
         unreadable = bool(step.inner and strides) and array.itemsize not in strides
         assert copied == (not shares or unreadable)
@@ -108,6 +112,17 @@ def test_an_operand_with_the_batch_alone_is_not_copied():
     alone = make_step((0, ("k", "i", "o")), (1, ("i", "b")), frozenset("kob"), "left")
     assert (alone.copies, alone.variant, alone.result) == ((False, False), "left", ("k", "o", "b"))
     assert alone.groups == ((("k",), ("o",), ("i",)), (("i",), ("b",)))
+
+
+def test_a_right_operand_may_be_copied_to_lie_transposed():
+    step = make_step((0, ("b", "i")), (1, ("i", "o")), frozenset("bo"), "turned")
+    assert (step.variant, step.result) == ("turned", ("b", "o"))
+    assert (step.copies, step.turned) == ((False, True), (False, True))
+    stack = make_step((0, ("b", "i")), (1, ("b", "i", "o")), frozenset("bo"), "turned")
+    assert stack.variant == ""
+    assert make_step((0, ("b",)), (1, ("o",)), frozenset("bo"), "turned").variant == ""
+    assert make_step((0, ("b", "i")), (1, ("i",)), frozenset("b"), "turned").variant == ""
+    assert make_step((0, ("i",)), (1, ("i", "o")), frozenset("o"), "turned").variant == ""
 
 
 def test_an_outer_product_may_put_the_axes_of_one_inside_the_other():

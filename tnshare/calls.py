@@ -164,7 +164,7 @@ class Calls:
         found = self.shortlist(job, profile)
         if self.memory_limit is None:
             return job, profile, found, found[0]
-        return job, profile, found, within(job, found, self.memory_limit, like.dtype.itemsize)
+        return job, profile, found, within(job, found, profile, self.memory_limit, like.dtype.itemsize)
 
     def contest(
         self, way: Way, rows: int | None, training: bool, like: Any, shape: tuple[int, ...]
@@ -246,12 +246,14 @@ class Calls:
         if way == "mixed" and concrete:
             concrete = all(self.ops.values(column) is not None for column in inputs[3])
         job = self.job(way, lead, training=training, keep=inputs[4] is not None, concrete=concrete)
-        found = self.shortlist(job, self.profile(x))
+        profile = self.profile(x)
+        found = self.shortlist(job, profile)
         if self.memory_limit is not None:
             itemsize = getattr(getattr(x, "dtype", None), "itemsize", 4)
             # Folding an x whose numbers do not lie in order copies it, and its gradient back.
             copies = 0 if in_order(x) else 2 * math.prod(x.shape)
-            return runner(job, within(job, found, self.memory_limit, itemsize, copies), self.ops, lead)
+            chosen = within(job, found, profile, self.memory_limit, itemsize, copies)
+            return runner(job, chosen, self.ops, lead)
         if self.strategy == "autotune" and concrete:
             return runner(job, tuned(job, found, self.ops, lead, inputs), self.ops, lead)
         if hasattr(self.ops, "jit"):

@@ -23,6 +23,7 @@ from .ways import GROUP, Way, of_present, with_input
 KEPT = 1 << 24  # numbers that inference may keep for a layer: 64 MB in single precision
 _MUCH = 1 << 30  # bytes alive at once, below which time alone decides
 _REPEATED = 0.5  # of a product of a matrix with a stack: what it takes longer to repeat the matrix
+_PLANS = 16  # candidates that leave rows as they come
 _GROUPED = 4  # candidates that group rows, of either kind
 Grouping = Literal["", "present", "all"]
 
@@ -86,7 +87,7 @@ def candidates(job: Job, profile: Profile, form: Form = "any") -> tuple[Candidat
     """All that are worth a look, the one that is predicted to be the fastest first."""
     goal = Goal(job.training, 0 if job.training else job.keep, form)
     network = with_input(job.network, job.way, job.batch, job.inner)
-    found = _candidates(job, profile, goal, network, 24 if job.named else 8)
+    found = _candidates(job, profile, goal, network, 24 if job.named else _PLANS)
     if job.way == "mixed" and job.concrete:
         others = [replace(c, otherwise=found[0]) for c in _grouped(job, profile, goal)]
         found = others if form == "materialised" else found + others
@@ -184,31 +185,42 @@ def _with_names(found: list[Candidate]) -> list[Candidate]:
     return named
 
 
-def within(job: Job, found: tuple[Candidate, ...], limit: int, itemsize: int, copies: int = 0) -> Candidate:
+def within(
+    job: Job, found: tuple[Candidate, ...], profile: Profile, limit: int, itemsize: int, copies: int = 0
+) -> Candidate:
     """The fastest candidate that stays within ``limit`` bytes, in chunks of the batch if need be.
 
     ``copies`` is how many numbers live besides, whatever the candidate.
     """
-    rows = max(job.batch, 1)
-    smallest = math.inf
-    best: tuple[float, Candidate] | None = None
+    rows, smallest = max(job.batch, 1), math.inf
+    best: Candidate | None = None
     for candidate in _measurable(found):
         for chunk in _chunks(rows):
             alive = (needed(job, candidate, chunk, rows) + copies) * itemsize
             smallest = min(smallest, alive)
             if alive > limit:
                 continue
-            chosen = replace(candidate, chunk=0 if chunk == rows else chunk, peak=alive)
-            slower = candidate.seconds * (1 if chunk == rows else 1.4) * (1 + 0.02 * (rows / chunk - 1))
-            if best is None or slower < best[0]:
-                best = slower, chosen
+            seconds = candidate.seconds if chunk == rows else _in_chunks(job, candidate, profile, chunk)
+            if best is None or seconds < best.seconds:
+                best = replace(candidate, chunk=chunk % rows, peak=alive, seconds=seconds)
             break
     if best is None:
         raise TnshareError(
             f"memory_limit={limit} is too little for {job.batch} rows {_READ[job.way]} in "
             f"{'training' if job.training else 'inference'}: the smallest that works is {smallest:.0f} bytes"
         )
-    return best[1]
+    return best
+
+
+def _in_chunks(job: Job, candidate: Candidate, profile: Profile, chunk: int) -> float:
+    """Seconds for so many rows at a time; when training, forwards twice, and each part's gradients added."""
+    network = with_input(job.network, job.way, chunk, job.inner)
+    plan = Plan.of(network, candidate.plan.moves, candidate.plan.why)
+    once = Prices(network, profile, job.training, KEPT if candidate.kept else 0).of(plan)
+    if job.training:
+        once += Prices(network, profile, False).of(plan)
+        once += sum(profile.stream(count(node.axes, job.network.sizes)) for node in job.network.nodes)
+    return once * math.ceil(job.batch / chunk)
 
 
 def check_fits(candidate: Candidate, job: Job) -> None:

@@ -157,6 +157,8 @@ class _Writer:
             self._folded(n, order, groups)
             for n, order, groups in zip(step.operands, orders, step.groups, strict=True)
         )
+        if step.variant == "turned":
+            right = self._turned(right, step)
         if not constant:
             left, right = self._ready(step.left, left), self._ready(step.right, right)
         if step.variant == "grouped":
@@ -195,6 +197,11 @@ class _Writer:
         if operand in self.rows and groups == ((), self.groups[operand][0]):
             return self.variables[operand]  # a row already
         return self._as(operand, groups)
+
+    def _turned(self, matrix: str, step: Step) -> str:
+        """A matrix copied to where it lies transposed, as a view in the order that it had."""
+        flat = f"reshape(transpose({matrix}, (1, 0)), (-1,))"  # which copies; to a matrix it would be a view
+        return f"transpose({self._reshaped(flat, (step.columns, step.inner))}, (1, 0))"
 
     def _unfolded(self, operand: int) -> str:
         """An operand with all its axes."""

@@ -43,12 +43,18 @@ class _Ledger:
         self.first = len(plan.network.nodes)
         self.axes = [node.axes for node in plan.network.nodes] + [step.result for step in plan.steps]
         self.constant = [kept and not varies(axes) for axes in self.axes]
+        # Entries times entries lie as the operands do, in whatever order those are given: to be copied.
+        self.loose = {
+            self.first + n
+            for n, step in enumerate(plan.steps)
+            if isinstance(step, Step) and not step.inner and any(_moved(step, m) for m in step.operands)
+        }
         self.held = sum(
             self._size(n)
             for step in plan.steps
             if kept and varies(step.result)
             for n in step.operands
-            if self.constant[n] and (n >= self.first or _copied(step, n))
+            if self.constant[n] and (n >= self.first or self._copied(step, n))
         )
 
     def result(self, step: int) -> int:
@@ -68,13 +74,13 @@ class _Ledger:
             if self.constant[self.first + n]:
                 continue
             operands = [m for m in step.operands if not self.constant[m]]
-            copies = sum(self._size(m) for m in operands if _copied(step, m))
+            copies = sum(self._size(m) for m in operands if self._copied(step, m))
             new = self.result(n) if n < last or bias or self.plan.turned else 0
             together, product = self._grouped(step)
             most = max(most, alive + copies + new + together + product)
             copies += together
             # A product saves its operands, or their copies; what is taken from is not needed again.
-            gone = [m for m in operands if not training or _copied(step, m) or isinstance(step, Take)]
+            gone = [m for m in operands if not training or self._copied(step, m) or isinstance(step, Take)]
             alive += new + (copies if training else 0) - self._intermediate(gone)
         if last < 0 or not (bias or self.plan.turned):
             return most, alive
@@ -130,13 +136,17 @@ class _Ledger:
     def _size(self, operand: int) -> int:
         return count(self.axes[operand], self.sizes)
 
+    def _copied(self, step: Step | Take, operand: int) -> bool:
+        """Whether a step has to copy an operand into another order."""
+        return _copies(step, operand) or (operand in self.loose and isinstance(step, Step))
+
 
 def _moved(step: Step | Take, operand: int) -> bool:
     """Whether an operand is read in another order than it is stored in."""
     if isinstance(step, Take):
         return False
-    return (step.left_order, step.right_order)[operand != step.left] is not None
+    return (step.left_order, step.right_order)[operand != step.left] is not None or _copies(step, operand)
 
 
-def _copied(step: Step | Take, operand: int) -> bool:
+def _copies(step: Step | Take, operand: int) -> bool:
     return isinstance(step, Step) and step.copies[operand != step.left]

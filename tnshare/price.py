@@ -6,7 +6,7 @@ import math
 from functools import lru_cache
 from typing import Literal
 
-from .cost import Profile
+from .cost import GRID, Profile
 from .emit import varies
 from .group import longest_group, mostly_padding, padded
 from .network import Network
@@ -16,13 +16,7 @@ from .step import Step, Take, count
 _BYTES = 4
 _GRAPH = 5  # calls that the graph of a step for the backward pass costs, beyond its operations
 _VIEWS = 4  # times as long as a view takes its gradient too
-_OTHER: dict[str, Literal[False, "left", "right"]] = {
-    "": False,
-    "inside": False,
-    "left": "right",
-    "right": "left",
-    "grouped": False,
-}
+_OTHER: dict[str, Literal["left", "right"]] = {"left": "right", "right": "left"}
 _LONELY = ("left", "right")
 _SORTING = 3e-5, 1e-7  # seconds for grouping ids on the host: of a call, and of a row
 
@@ -37,6 +31,8 @@ class Prices:
     def __init__(self, network: Network, profile: Profile, training: bool, keep: int = 0) -> None:
         self.sizes, self.profile, self.training, self.keep = network.sizes, profile, training, keep
         self.output = network.output
+        # Where products are told apart by how their operands lie; compilers arrange them themselves.
+        self.layouts = len(profile.single) > len(GRID) ** 3
         self._product = lru_cache(maxsize=None)(profile.product)
         self._counts: dict[tuple[str, ...], int] = {}
 
@@ -107,19 +103,32 @@ class Prices:
         b, r, k, c = (self.count(g) for g in (step.batch, step.rows, step.inner, step.columns))
         if step.variant == "grouped":
             r *= longest_group(self.sizes["b"], b)
-        spread = _OTHER[step.variant]
+        spread = _OTHER.get(step.variant, False)
         left_turned, right_turned = step.turned
         seconds = self._product(b, r, k, c, spread, step.turned) if step.inner else profile.outer(b, r, c)
         if training:
             seconds += _GRAPH * profile.call
         if training and not step.inner:  # the gradient times the other operand, summed, for each of the two
             seconds += 4 * profile.stream(b * r * c) - 3 * profile.call
+        elif training and self.layouts and not step.batch:
+            seconds += self._gradients(r, k, c, left_turned, right_turned)
         elif training:
             seconds += self._product(b, r, c, k, spread == "right" and spread, (False, not right_turned))
             seconds += self._product(b, k, r, c, spread == "left" and spread, (not left_turned, False))
         if spread and training:
             seconds += profile.call + profile.stream(b * (k * c if step.variant == "left" else r * k))
         return seconds
+
+    def _gradients(self, r: int, k: int, c: int, left_turned: bool, right_turned: bool) -> float:
+        """The two products of the backward pass of ``y = a b``, which torch computes as the operands lie.
+
+        They are ``y' b^T`` and ``a^T y'``, or, of an operand that lies transposed, ``b y'^T`` and ``y'^T a``.
+        """
+        one = (k, c, r) if left_turned else (r, c, k)
+        lying = (right_turned, True) if left_turned else (False, not right_turned)
+        other = (c, r, k) if right_turned else (k, r, c)
+        across = (True, left_turned) if right_turned else (not left_turned, False)
+        return self._product(1, *one, False, lying) + self._product(1, *other, False, across)
 
     def _grouping(self, step: Step) -> float:
         """Sorting ids on the host, bringing the rows of each task together, and what they became back."""
@@ -164,4 +173,4 @@ def views(step: Step) -> tuple[int, int]:
     counts = []
     for order, groups in zip((step.left_order, step.right_order), step.groups, strict=True):
         counts.append((order is not None) + any(len(group) != 1 for group in groups))
-    return counts[0], counts[1]
+    return counts[0], counts[1] + 4 * (step.variant == "turned")

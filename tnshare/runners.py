@@ -74,13 +74,14 @@ def _one(job: Job, candidate: Candidate, ops: Ops[Any]) -> Runner:
     take, add = ops.take, ops.add
     row = getattr(ops, "row", None) or (lambda a, i: ops.reshape(take(a, [i]), (1, *a.shape[1:])))
     own, vectors = _own_columns(job), () if candidate.named else _vectors(job)
-    parts = [(cs, node.name in vectors) for node, cs in zip(job.network.nodes, own, strict=True)]
+    nodes = enumerate(zip(job.network.nodes, own, strict=True))
+    parts = [(n, cs, node.name in vectors) for n, (node, cs) in nodes if cs]
 
     def chosen(factors: Sequence[Any], ids: Any) -> list[Any]:
-        return [
-            (row(f, ids[cs[0]]) if vector else take(f, [ids[c] for c in cs])) if cs else f
-            for f, (cs, vector) in zip(factors, parts, strict=True)
-        ]
+        found = list(factors)
+        for n, cs, vector in parts:
+            found[n] = row(found[n], ids[cs[0]]) if vector else take(found[n], [ids[c] for c in cs])
+        return found
 
     fixed = fixed_axes(candidate.plan)
     if not candidate.kept:

@@ -16,6 +16,7 @@ from itertools import product
 from typing import Any, Literal
 
 from .cost import Profile
+from .emit import varies
 from .network import Network
 from .plan import Plan
 from .price import Prices
@@ -23,6 +24,8 @@ from .step import FREE, IDS, Move, Step, Variant, make_take, product_of
 from .ways import GROUP
 
 Form = Literal["any", "factored", "materialised"]
+_ORDERS = 3  # memory orders of a set that are kept in mind
+_FLIPPED = 4  # plans, the products of which are tried the other way round too
 _FEW = 6  # operands; for more, the search keeps half as many parts of a set
 _MOST = 10  # operands; for more the number of sets is too large, and opt_einsum's order has to do
 
@@ -57,11 +60,39 @@ def best_plans(
         moves: list[Move] = []
         _emit(part, moves, len(network.nodes))
         found.setdefault(tuple(moves), part.seconds)
-        if len(found) == most:
+        if len(found) == max(most, _FLIPPED):
             break
     what = "a training step" if goal.training else "inference"
     why = f"for {what} by the profile {profile.name!r}"
-    return tuple((seconds, Plan.of(network, moves, why)) for moves, seconds in found.items())
+    plans = {moves: (seconds, Plan.of(network, moves, why)) for moves, seconds in found.items()}
+    prices = Prices(network, profile, goal.training, goal.keep)
+    for _, plan in list(plans.values())[:_FLIPPED]:
+        for other in _flips(plan):
+            if other.moves not in plans and not math.isinf(seconds := prices.of(other)):
+                plans[other.moves] = seconds, other
+    return tuple(sorted(plans.values(), key=lambda pair: pair[0])[:most])
+
+
+def _flips(plan: Plan) -> Iterator[Plan]:
+    """The same contraction with the sides of one product changed, which the search may have left out early.
+
+    Its result has another order then, and so have those that follow from it. What rows are taken of by task
+    is left alone, as its task axes must come first, and so are outer products: frameworks give them the
+    order in which their first operand lies.
+    """
+    network, moves = plan.network, plan.moves
+    taken: set[int] = set()
+    for n, (move, step) in reversed(list(enumerate(zip(moves, plan.steps, strict=True)))):
+        if len(move) == 1 or len(network.nodes) + n in taken:
+            taken |= set(step.operands)
+        elif isinstance(step, Step) and step.inner and step.variant in ("", "turned"):
+            yield Plan.of(network, (*moves[:n], (move[1], move[0], ""), *moves[n + 1 :]), plan.why)
+
+
+def _leads(tasks: tuple[str, ...], axes: tuple[str, ...]) -> bool:
+    """Whether the task axes of an array come first."""
+    own = [axis in tasks for axis in axes]
+    return own == sorted(own, reverse=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +158,10 @@ class _Search:
         found.sort(key=lambda p: p.seconds)
         if last:
             return self._with_taken(found)
-        # What is kept costs the same however it was made.
-        alike = 1 if len(self.nodes) >= _FEW or self.prices.kept(found[0].axes if found else FREE) else 2
-        few = _few(found, alike)
+        # What is kept costs the same however it was made, in whichever order: what is made of it matters.
+        kept = self.prices.kept(found[0].axes if found else FREE)
+        alike = 1 if len(self.nodes) >= _FEW or kept else 2
+        few = _few(found, alike, _ORDERS * (2 if kept else alike))
         if not any(map(self._meets_rows, few)):
             few += next(([part] for part in found if self._meets_rows(part)), [])
         return self._with_taken(few)
@@ -138,8 +170,7 @@ class _Search:
         """Whether weights that are built first can meet the rows of mixed tasks: the task axes come first."""
         if not self.tasks or self.grouped or self.goal.form != "materialised":
             return True
-        own = [axis in self.tasks for axis in part.axes]
-        return own == sorted(own, reverse=True)
+        return _leads(self.tasks, part.axes)
 
     def _allowed(self, chosen: int, whole: int) -> bool:
         """Whether a set may be contracted on its own under the form that is asked for."""
@@ -158,8 +189,7 @@ class _Search:
             return parts
         taken = []
         for part in parts:
-            own = [axis in self.tasks for axis in part.axes]
-            if any(own) and own == sorted(own, reverse=True):
+            if set(self.tasks) & set(part.axes) and _leads(self.tasks, part.axes):
                 take = make_take(0, part.axes, self.tasks)
                 seconds = part.seconds + self.prices.take(take, part.axes)
                 taken.append(_Part(seconds, take.result, halves=(part,)))
@@ -190,10 +220,17 @@ class _Search:
             yield prices.product(step, left, right), step, swapped, kept
             if not step.inner and (inside := product_of(left, right, needed, "inside")).variant:
                 yield prices.product(inside, left, right), inside, swapped, kept
+            if self._grown(step) and (across := product_of(left, right, needed, "turned")).variant:
+                yield prices.product(across, left, right), across, swapped, kept
             # An operand that must be copied may instead be a stack of matrices, the other one repeated.
             for variant, copied in zip(_LONELY, step.copies, strict=True):
                 if copied and (other := product_of(left, right, needed, variant)).variant:
                     yield prices.product(other, left, right), other, swapped, kept
+
+    def _grown(self, step: Step) -> bool:
+        """Whether the gradient of the right operand, a sum over rows, may be worth a copy of the operand."""
+        far = self.goal.training and self.prices.layouts and not step.turned[1]
+        return far and varies(step.rows) and not varies(step.columns + step.inner)
 
     def _meeting(
         self, a: tuple[str, ...], b: tuple[str, ...], needed: frozenset[str]
@@ -231,7 +268,7 @@ def _halves(
     return iter(joined or pairs)
 
 
-def _few(parts: list[_Part], alike: int) -> list[_Part]:
+def _few(parts: list[_Part], alike: int, most: int) -> list[_Part]:
     """Of parts in the order of their times, the first ``alike`` of every memory order: predictions err."""
     seen: dict[tuple[str, ...], int] = {}
     kept = []
@@ -239,7 +276,7 @@ def _few(parts: list[_Part], alike: int) -> list[_Part]:
         seen[part.axes] = seen.get(part.axes, 0) + 1
         if seen[part.axes] <= alike:
             kept.append(part)
-    return kept[: 3 * alike]
+    return kept[:most]
 
 
 def _rest(part: _Part) -> tuple[tuple[str, ...], int, tuple[_Part, ...], Variant]:

@@ -11,8 +11,9 @@ from typing import Literal
 from .group import padded
 
 # Of a product: the operand on this side has the batch alone; or, of an outer product, the axes of the left
-# operand go before the last of the right; or rows meet the matrices of their tasks, task by task.
-Variant = Literal["", "left", "right", "inside", "grouped"]
+# operand go before the last of the right; or the right operand is copied so that it lies transposed; or rows
+# meet the matrices of their tasks, task by task.
+Variant = Literal["", "left", "right", "inside", "turned", "grouped"]
 # A step in short: the product of two operands and its variant, or the rows of one operand that ids choose.
 # Operands are counted as in a step.
 Move = tuple[int, int, Variant] | tuple[int]
@@ -27,7 +28,9 @@ class Step:
     ``left`` and ``right`` count through the operands of the plan first, then the results of its steps. The
     orders bring the axes of an operand to those of the formula; None means that they are so already. By its
     ``variant``, one operand has the batch alone and the other is the same for all items, or an outer product
-    is ``result[batch, other columns, rows, last column]``; or ``batch`` are task axes, and
+    is ``result[batch, other columns, rows, last column]``; or the right operand is copied, to lie as
+    (columns, inner) in memory, for the sake of its gradient, which torch forms as the operand lies; or
+    ``batch`` are task axes, and
     ``result[b, rows, columns] = sum_inner left[b, rows, inner] right[task of b, inner, columns]``, for which
     the rows of each task are brought together.
     """
@@ -89,7 +92,7 @@ class Step:
             not _is_view(order, groups, stacked=bool(self.inner) and len(groups) == 3)
             for order, groups in zip(orders, self.groups, strict=True)
         )
-        return left, right
+        return left, right or self.variant == "turned"
 
     @cached_property
     def turned(self) -> tuple[bool, bool]:
@@ -99,7 +102,8 @@ class Step:
             bool(self.inner) and order is not None and not copied and _comes_late(order, groups)
             for order, copied, groups in zip(orders, self.copies, self.groups, strict=True)
         )
-        return left and self.variant != "grouped", right  # rows that are brought together are copied anyway
+        # Rows that are brought together are copied anyway.
+        return left and self.variant != "grouped", right or self.variant == "turned"
 
     def of(self, left: int, right: int) -> Step:
         """The same product of other operands."""
@@ -177,7 +181,9 @@ def product_of(
     inner = tuple(axis for axis in common if axis not in needed)
     rows = tuple(axis for axis in left if axis not in common)
     columns = tuple(axis for axis in right if axis not in common)
-    if variant in ("inside", "grouped"):
+    if variant == "turned":
+        variant = variant if rows and inner and columns and not batch else ""
+    elif variant in ("inside", "grouped"):
         variant = "inside" if variant == "inside" and not inner and rows and len(columns) > 1 else ""
     elif batch or not inner:
         variant = ""

@@ -18,9 +18,9 @@ from .runners import Inputs, Runner, runner
 KIND = "autotune"
 COMPILED = 18  # candidates that are timed where each is compiled first
 _FAR = 3.0  # times as slow by the prediction of a compiler's work: not worth compiling
-SHORTLIST = 10  # candidates that are timed; fewer of those that take long
+SHORTLIST = 14  # candidates that are timed; fewer of those that take long
 _SECONDS = 0.1  # for each candidate, at least three rounds
-_HOPELESS = 2.0  # times as slow as the fastest: not timed again
+_HOPELESS = 2.0  # times as slow as the fastest: not timed again; less after many rounds
 _SLICE = 0.02  # seconds that other processes may take at a time, which one in the first rounds is forgiven
 _FIRST = 6
 
@@ -41,23 +41,26 @@ def tuned(
 
 
 def shortlisted(found: Sequence[Candidate]) -> Sequence[Candidate]:
-    """The candidates that are worth timing, the best prediction first, and the best that groups rows.
+    """The candidates that are worth timing: half of them the best predictions, then the best of other trees.
 
-    Where a compiler arranges axes, predictions say little of memory orders: some of every tree are timed.
+    Predictions err the same way for all that differ in memory orders alone; and where a compiler arranges
+    axes, they say little of memory orders. The best that groups rows is always there.
     """
     seconds = found[0].seconds
+    near = [c for c in found if c.seconds < _FAR * seconds]
     if any(candidate.named for candidate in found):
-        return _varied([c for c in found if c.seconds < _FAR * seconds])[:COMPILED]
+        return _varied(near)[:COMPILED]
     most = SHORTLIST if seconds < 0.2 else SHORTLIST // 2
+    chosen = list(dict.fromkeys([*found[: most // 2 + 1], *_varied(near)]))[:most]
     other = next((c for c in found if c.grouped and c.seconds < _HOPELESS * seconds), None)
-    return [*found[:most], *([other] if other is not None and other not in found[:most] else [])]
+    return [*chosen, *([other] if other is not None and other not in chosen else [])]
 
 
 def _varied(found: Sequence[Candidate]) -> list[Candidate]:
     """First the best of every tree, then the second of every tree, and so on."""
     trees: dict[object, list[Candidate]] = {}
     for candidate in found:
-        trees.setdefault((candidate.plan.tree, candidate.named), []).append(candidate)
+        trees.setdefault((candidate.plan.tree, candidate.named, candidate.grouped), []).append(candidate)
     rounds = zip_longest(*trees.values())
     return [candidate for candidates in rounds for candidate in candidates if candidate is not None]
 
@@ -129,7 +132,8 @@ def timed(programs: Mapping[str, Callable[[], object]]) -> dict[str, float]:
         rounds += 1
         shortest = min(min(values) for values in times.values())
         if rounds > 1:
-            limit = _HOPELESS * shortest + (_SLICE if rounds < _FIRST else 0.0)
+            hopeless = 1 + (_HOPELESS - 1) / max(1, rounds / _FIRST)
+            limit = hopeless * shortest + (_SLICE if rounds < _FIRST else 0.0)
             programs = {n: p for n, p in programs.items() if min(times[n]) < limit}
     # On a busy machine the shortest time says the most; the first run was a warm-up.
     return {name: min(values[1:]) for name, values in times.items() if len(values) > 1}
@@ -143,7 +147,7 @@ def _program(run: Runner, training: bool, ops: Ops[Any], inputs: Inputs) -> Call
     if not training or gradients is None:
         return lambda: wait(run(factors, bias, x, ids, keeper))
     arrays = [*factors, *(() if bias is None else (bias,)), *((x,) if smooth(x) else ())]
-    weights = run(factors, bias, x, ids, None)
+    weights = _in_order(ops, run(factors, bias, x, ids, None))
 
     def function(*given: Any) -> Any:
         rest = list(given[len(factors) :])
@@ -155,6 +159,11 @@ def _program(run: Runner, training: bool, ops: Ops[Any], inputs: Inputs) -> Call
             wait(gradient)
 
     return step
+
+
+def _in_order(ops: Ops[Any], y: Any) -> Any:
+    """A gradient for a result: as its numbers lie, which is as the axes say, not as a candidate left them."""
+    return ops.reshape(ops.reshape(y, (-1,)), y.shape)
 
 
 def smooth(x: Any) -> bool:

@@ -14,7 +14,6 @@ from tnshare.bind import bind
 from tnshare.calls import Strategy
 from tnshare.candidate import Candidate
 from tnshare.checks import whole
-from tnshare.keep import Kept
 from tnshare.tasks import choose
 from tnshare.ways import Way
 
@@ -89,22 +88,25 @@ class TaskLayer(LayerState):
     def forward(self, x: torch.Tensor, task: Any = None) -> torch.Tensor:
         """The outputs of one task, of a task for each row, or of all tasks, each on its own row of x."""
         factors, bias = self._tensors()
-        self._check(x, task, factors[0])
+        if not _alike(x, factors[0]) or (isinstance(task, torch.Tensor) and task.is_meta):
+            self._check(x, task, factors[0])
         training = torch.is_grad_enabled()
         if torch.compiler.is_compiling():
             return self._traced(*self._way(task), factors, bias, x, training, statically_known_true)
-        keeper = self._keeper(training)
+        keeper = None if training or self.training else self._kept
         y: torch.Tensor = self._calls.apply(factors, bias, x, task, training, keeper)
         return y
 
     def fan_out(self, x: torch.Tensor) -> torch.Tensor:
         """The same x (..., in) through every task: (T, ..., out)."""
         factors, bias = self._tensors()
-        self._check(x, None, factors[0])
+        if not _alike(x, factors[0]):
+            self._check(x, None, factors[0])
         training = torch.is_grad_enabled()
         if torch.compiler.is_compiling():
             return self._traced("fan_out", None, factors, bias, x, training, statically_known_true)
-        y: torch.Tensor = self._calls.fan_out(factors, bias, x, training, self._keeper(training))
+        keeper = None if training or self.training else self._kept
+        y: torch.Tensor = self._calls.fan_out(factors, bias, x, training, keeper)
         return y
 
     def weight(self, task: Any = None) -> torch.Tensor:
@@ -152,9 +154,6 @@ class TaskLayer(LayerState):
     def __getstate__(self) -> dict[str, Any]:
         calls = self._calls  # has functions, which no pickle holds
         return {**self.__dict__, "_calls": bind(calls.layer, ops, calls.strategy, calls.memory_limit)}
-
-    def _keeper(self, training: bool) -> Kept | None:
-        return None if training or self.training else self._kept
 
     def _tensors(self) -> tuple[list[torch.Tensor], torch.Tensor | None]:
         """The factors in the order of the nodes, and the bias."""
@@ -213,6 +212,11 @@ class TaskLayer(LayerState):
         """
         self._calls.ahead(next(self.parameters()), self.plan_for)
         return True
+
+
+def _alike(x: Any, factor: torch.Tensor) -> bool:
+    """Whether x is a tensor that goes with a factor, as nearly all do; quickly told."""
+    return getattr(x, "dtype", None) is factor.dtype and x.device == factor.device
 
 
 def _batches(plan_for: Sequence[int]) -> tuple[int, ...]:

@@ -23,6 +23,7 @@ class TorchOps:
     mm = staticmethod(torch.mm)
     bmm = staticmethod(torch.bmm)
     reshape = staticmethod(torch.reshape)
+    transpose: Callable[[torch.Tensor, Sequence[int]], torch.Tensor] = staticmethod(torch.permute)  # type: ignore[assignment]
     multiply = staticmethod(torch.mul)
     in_chunks = staticmethod(in_chunks)
     convolve = staticmethod(convolve)
@@ -36,10 +37,6 @@ class TorchOps:
         if left == 2:
             return torch.bmm(a.expand(b.shape[0], -1, -1), b)
         return torch.bmm(a, b.expand(a.shape[0], -1, -1))
-
-    @staticmethod
-    def transpose(a: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
-        return torch.permute(a, order)  # type: ignore[arg-type]
 
     @staticmethod
     def add(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import tempfile
 import time
 import traceback
@@ -43,7 +44,13 @@ def main(arguments: list[str] | None = None) -> None:
     kept = records.Records(options.results / f"planner-{records.label(at)}.jsonl")
     with tempfile.TemporaryDirectory() as store:
         os.environ["TNSHARE_CACHE"] = store  # what autotuning finds is found anew in every run
-        run(suite, jobs(suite, options.quick, options.seconds), kept, options.seconds)
+        chosen = [
+            job for job in jobs(suite, options.quick, options.seconds) if re.search(options.only, job[0])
+        ]
+        run(suite, chosen, kept, options.seconds)
+    if options.only:
+        print("measured; run again without --only to measure the rest, and write the results")
+        return
     settings = {"threads": 1, "seconds": options.seconds}
     result = {"commit": at, "machine": records.machine(), "settings": settings}
     suites = {name: rows for name in SUITES[file] if (rows := kept.of(name))}
@@ -134,6 +141,9 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--backend", choices=("torch", "jax"), default="torch")
     parser.add_argument("--unseen", action="store_true", help="60 random shapes, its own candidates only")
     parser.add_argument("--overheads", action="store_true", help="what a call and a plan cost")
+    parser.add_argument(
+        "--only", default="", help="points whose name has this pattern, say '^laf': one process for each part"
+    )
     parser.add_argument("--report", action="store_true", help="only make planner.md from planner.json")
     parser.add_argument("--seconds", type=float, default=2.0, help="for each point (2)")
     results = Path(__file__).parent / "results"

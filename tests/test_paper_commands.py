@@ -86,7 +86,9 @@ def test_omniglot_draws_the_most_and_the_least_related_alphabets(folders):
 
 
 def test_new_alphabets_are_fitted_in_three_ways(folders, monkeypatch):
-    settings = new_tasks.NewTasks(Recipe(1, 16, 1e-3), held_out=1)
+    settings = new_tasks.NewTasks(Recipe(1, 16, 1e-3), {"codes only": 0.5}, held_out=1)
+    rates, fit = [], new_tasks.fit
+    monkeypatch.setattr(new_tasks, "fit", lambda *given: rates.append(given[3].rate) or fit(*given))
     data, work, results = folders / "data", folders / "w", folders / "r"
     monkeypatch.setattr(new_tasks, "DRAWN", (1, 2))
     fitted, tested = [], new_tasks.tested
@@ -108,6 +110,7 @@ def test_new_alphabets_are_fitted_in_three_ways(folders, monkeypatch):
     assert {(r["method"], r["drawings"]) for r in rows} == {
         (way, n) for way in ("codes only", "from scratch", "fine-tuned") for n in (1, 2)
     }
+    assert rates[-3:] == [0.5, 1e-3, 1e-3]  # two drawings: codes, scratch, fine-tuned
     sizes = {r["method"]: r["parameters"] for r in rows}
     assert sizes["from scratch"] == sizes["fine-tuned"] > 100 * sizes["codes only"]
     monkeypatch.setattr(new_tasks, "trained", None)

@@ -28,7 +28,7 @@ PROTOCOL = Protocol(
     first=Recipe(epochs=3, batch=30, rate=1e-3), second=Recipe(epochs=17, batch=30, rate=1e-3)
 )
 SOFT = {"eps": 0.2}
-RATES = dict.fromkeys(("STL", "UD-MTL-2", "UD-MTL-3", "UD-MTL-Large", "DMTRL-Tucker"), 2e-3)
+RATES = dict.fromkeys(("STL", "UD-MTL-1", "UD-MTL-2", "UD-MTL-3", "UD-MTL-Large", "DMTRL-Tucker"), 2e-3)
 
 
 def methods() -> dict[str, Method]:

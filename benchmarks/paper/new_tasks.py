@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -38,17 +38,19 @@ class NewTasks:
     """The settings: so many alphabets are held out, and the last of their drawings are for the test.
 
     The others are shared by ``method`` as in the Omniglot experiment, from ``fraction`` of their drawings.
-    ``fitted`` is for one drawing of every character; with more of them there are as many steps.
+    ``fitted`` is for one drawing of every character; with more of them there are as many steps. ``rates``
+    are those of the ways that need another one than the recipe's.
     """
 
     fitted: Recipe
+    rates: Mapping[str, float] = field(default_factory=dict)
     method: str = "DMTRL-TT"
     fraction: float = 0.1
     held_out: int = 10
     test_drawings: int = 10
 
 
-SETTINGS = NewTasks(Recipe(epochs=40, batch=16, rate=2e-3))
+SETTINGS = NewTasks(Recipe(epochs=40, batch=4, rate=1e-3), {CODES: 1e-2})
 
 
 def run(where: Path, work: Path, results: Path, seeds: Sequence[int], settings: NewTasks = SETTINGS) -> None:
@@ -84,11 +86,12 @@ def tested(
     """Errors of one way on the new alphabets, with so many drawings of every character."""
     test = own_classes(data, shuffled(data, new, slice(DRAWINGS - settings.test_drawings, None), seed))
     train = own_classes(data, shuffled(data, new, slice(drawn), seed))
-    recipe = replace(settings.fitted, epochs=max(1, settings.fitted.epochs // drawn))
+    fitted = settings.fitted
+    epochs, rate = max(1, fitted.epochs // drawn), settings.rates.get(way, fitted.rate)
     began = time.process_time()
     shared = started(way, known, [data.characters(alphabet) for alphabet in new], seed)
     trains = sum(p.numel() for p in shared.parameters() if p.requires_grad)
-    steps = fit(shared, 0, train, recipe, seed)
+    steps = fit(shared, 0, train, replace(fitted, epochs=epochs, rate=rate), seed)
     return {
         "drawings": drawn,
         **test.errors(shared, 0),

@@ -24,7 +24,7 @@ from typing import Any
 
 from . import grid, records, report
 from .grid import Point
-from .programs import Programs
+from .programs import EMPTY, Programs
 from .timing import Clock, allot, interleave, once
 
 SUITES = {"planner": ("torch", "unseen", "overheads"), "planner-jax": ("jax",)}  # by file
@@ -90,10 +90,11 @@ def measure(point: Point, make: Callable[[Point], Programs], seconds: float) -> 
     """The medians of one point, in as many rounds as the time allows, what comes before included."""
     start = time.perf_counter()
     made = make(point)
+    same = made.same
     prepared = [name for name in made.run if made.compiled or name.startswith(("tnshare", "own"))]
     first = once(made.run, twice=prepared)
     left = max(seconds - (time.perf_counter() - start), seconds / 2)
-    fastest = min(taken for name, taken in first.items() if not name.startswith("dense"))
+    fastest = min(taken for name, taken in first.items() if not name.startswith(("dense", EMPTY)))
     rounds = allot(first, left, reference=fastest, always=["tnshare auto"])
     timings = interleave(made.run, rounds=rounds, warm=False)
     return {
@@ -101,6 +102,7 @@ def measure(point: Point, make: Callable[[Point], Programs], seconds: float) -> 
         "medians": first | {name: timing.median for name, timing in timings.items()},
         "rounds": dict.fromkeys(first, 1) | {name: timing.rounds for name, timing in timings.items()},
         "own": made.own,
+        "same": same,
         "skipped": made.skipped,
         "spent": time.perf_counter() - start,
     }
@@ -113,6 +115,7 @@ def one_thread(suite: str) -> None:
     if suite == "jax":
         os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
         os.environ["JAX_PLATFORMS"] = "cpu"
+        os.environ["JAX_CPU_ENABLE_ASYNC_DISPATCH"] = "false"  # handing over to a thread may take 50 us
         if hasattr(os, "sched_setaffinity"):  # its pool has a thread for each core that it may use
             os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
         return

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -12,7 +13,16 @@ from .grid import Point
 
 SHORTLIST = 6  # candidates of its own that tnshare is compared with
 MEMORY = 2**31  # bytes of intermediates beyond which a program is left out
+EMPTY = "an empty call"  # of a compiled program, with the same operands and results
 LONG = 0.2  # seconds beyond which only candidates near the best prediction are run
+
+
+@runtime_checkable
+class Text(Protocol):
+    """A program that says what it is compiled to."""
+
+    def text(self) -> str:
+        """The compiled program, in words."""
 
 
 @dataclass
@@ -23,6 +33,13 @@ class Programs:
     own: dict[str, dict[str, float]] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     compiled: bool = False  # all programs compile at their first call
+
+    @property
+    def same(self) -> list[str]:
+        """The programs that are compiled to the very same as tnshare, as far as they say what that is."""
+        texts = {name: run.text() for name, run in self.run.items() if isinstance(run, Text)}
+        ours = texts.get("tnshare")
+        return [name for name, text in texts.items() if text == ours and not name.startswith("tnshare")]
 
     def propose(self, candidates: Any, program: Callable[[Any], Callable[[], object]]) -> None:
         """Add the programs of the best candidates, but those that need too much memory or time."""
@@ -36,6 +53,14 @@ class Programs:
                 self.skipped[name] = f"predicted to take {candidate.seconds / quickest:.1f} times the best"
             else:
                 self.run[name] = program(candidate)
+
+
+def anonymous(text: str) -> str:
+    """A compiled program as XLA writes it, without the names and origins of its steps."""
+    numbers: dict[str, str] = {}
+    steps = "\n".join(line for line in text.splitlines() if "%" in line)  # the others tell files and lines
+    steps = re.sub(r", metadata=\{[^}]*\}", "", steps)
+    return re.sub(r"%[\w.-]+", lambda name: numbers.setdefault(name[0], f"%{len(numbers)}"), steps)
 
 
 def one_task(point: Point) -> int:

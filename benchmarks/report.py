@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from . import verdicts
+from .programs import EMPTY
 from .records import label
 from .verdicts import Row, Verdict
 
@@ -20,7 +21,12 @@ PEERS = {
     "einsum": "einsum",
     "dense": "dense",
     "again": "tnshare (again)",
+    "empty": EMPTY,
 }
+_EMPTY = (
+    "An empty call is a compiled program with the same operands and results that computes nothing. Where it "
+    "takes most of the time, no program can be much faster than another."
+)
 
 
 def write(folder: Path, result: Mapping[str, Any], file: str = "planner") -> str:
@@ -53,7 +59,8 @@ def markdown(result: Mapping[str, Any]) -> str:
         f"Python {machine['python']}, " + ", ".join(f"{k} {v}" for k, v in machine["versions"].items()) + ".",
         "",
         "Medians over rounds in which the programs are shuffled anew. Limits are multiplied by the noise "
-        "floor (the same program timed twice). Points where tnshare takes under 50 us are reported apart.",
+        "floor (the same program timed twice; in JAX, compiled twice). Points where tnshare takes under "
+        "50 us are reported apart. JAX computes in the thread that calls it.",
     ]
     for backend in ("torch", "jax"):
         lines += _grid(backend, suites.get(backend, []))
@@ -75,7 +82,12 @@ def _grid(backend: str, measured: Sequence[Row]) -> list[str]:
     large = [row for row in rows if not verdicts.small(row)]
     small = [row for row in rows if verdicts.small(row)]
     lines = ["", f"## {backend}: {len(large)} points of 50 us or more", ""]
-    lines += [*_verdicts(verdicts.grid(large, backend)), *_errors(failed), *_means(large)]
+    lines += [*_verdicts(verdicts.grid(large, backend)), *_fastest(large), *_errors(failed), *_means(large)]
+    busy = [row for row in large if not verdicts.mostly_call(row)]
+    if len(busy) < len(large):
+        title = f"## {backend}: {len(busy)} of these that take 50 us or more beyond an empty call"
+        lines += ["", title, "", _EMPTY, "", *_verdicts(verdicts.grid(busy, backend)), *_fastest(busy)]
+        lines += _means(busy)
     if small:
         lines += ["", f"## {backend}: {len(small)} points under 50 us, apart", ""]
         lines += [*_verdicts(verdicts.grid(small, backend)), *_means(small)]
@@ -92,6 +104,28 @@ def _verdicts(found: Sequence[Verdict]) -> list[str]:
     return lines
 
 
+def _fastest(rows: Sequence[Row]) -> list[str]:
+    """How far einsum could be outdone: by whatever was the fastest at each point. What is the same anyway."""
+    texts, lines = [], []
+    counts = {
+        kind: sum(_same(row, PEERS[kind]) for row in rows) for kind in ("opt_einsum", "einsum", "by hand")
+    }
+    if any(counts.values()):
+        said = ", ".join(f"{kind} at {count}" for kind, count in counts.items())
+        lines += ["", f"Points where a peer is compiled to the very same program as tnshare: {said}."]
+    for name in ("opt_einsum", "einsum"):
+        pairs = [(best, row["medians"][name]) for row in rows if (best := verdicts.fastest(row, name))]
+        if pairs:
+            texts.append(f"{verdicts.mean(time / best for best, time in pairs):.2f} times faster than {name}")
+    if texts:
+        lines += ["", f"The fastest of all programs of a point, dense weights apart, is {', '.join(texts)}."]
+    return lines
+
+
+def _same(row: Row, start: str) -> bool:
+    return any(name.startswith(start) for name in row.get("same", ()))
+
+
 def _means(rows: Sequence[Row]) -> list[str]:
     """Peer / tnshare in geometric mean, by method and way, by shape, by batch, by mode and by ranks."""
     lines = ["", "Peer / tnshare in geometric mean (over 1: tnshare is faster):", ""]
@@ -102,19 +136,24 @@ def _means(rows: Sequence[Row]) -> list[str]:
         "mode": lambda r: "training" if r["training"] else "inference",
         "ranks": lambda r: f"{r['level']} ranks",
     }
-    cells = []
+    cells, peers = [], _measured(rows)
     for kind in kinds.values():
         groups: dict[str, list[Row]] = {}
         for row in rows:
             groups.setdefault(kind(row), []).append(row)
-        cells += [_mean_cells(name, group) for name, group in groups.items()]
-    cells.append(_mean_cells("all", rows))
-    return lines + _table(("points", "number", *PEERS), cells)
+        cells += [_mean_cells(name, group, peers.values()) for name, group in groups.items()]
+    cells.append(_mean_cells("all", rows, peers.values()))
+    return lines + _table(("points", "number", *peers), cells)
 
 
-def _mean_cells(name: str, rows: Sequence[Row]) -> tuple[str, ...]:
+def _measured(rows: Sequence[Row]) -> dict[str, str]:
+    """The peers that there are times of."""
+    return {name: start for name, start in PEERS.items() if any(verdicts.best(r, start) for r in rows)}
+
+
+def _mean_cells(name: str, rows: Sequence[Row], peers: Iterable[str]) -> tuple[str, ...]:
     cells = [name, str(len(rows))]
-    for start in PEERS.values():
+    for start in peers:
         pairs = verdicts.ratios(rows, start)
         cells.append(f"{1 / verdicts.mean(r for _, r in pairs):.2f}" if pairs else "")
     return tuple(cells)
@@ -122,12 +161,12 @@ def _mean_cells(name: str, rows: Sequence[Row]) -> tuple[str, ...]:
 
 def _all_points(rows: Sequence[Row]) -> list[str]:
     """Microseconds; of several programs of a kind, those of the fastest."""
-    cells = []
+    cells, peers = [], _measured(rows)
     for row in rows:
-        times = [row["medians"].get("tnshare"), *(verdicts.best(row, start) for start in PEERS.values())]
+        times = [row["medians"].get("tnshare"), *(verdicts.best(row, start) for start in peers.values())]
         texts = ["" if t is None else f"{t * 1e6:.1f}" for t in times]
         cells.append((row["name"], *texts, f"{verdicts.noise(row):.2f}"))
-    return ["Microseconds.", "", *_table(("point", "tnshare", *PEERS, "noise"), cells)]
+    return ["Microseconds.", "", *_table(("point", "tnshare", *peers, "noise"), cells)]
 
 
 def _errors(rows: Sequence[Row]) -> list[str]:

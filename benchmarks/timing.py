@@ -54,11 +54,11 @@ def laps(
 
     ``clock`` runs a program and gives the seconds of its parts. The first program also runs a second time in
     every round, under its name with ``AGAIN``: the ratio of the two is the noise floor, which no other ratio
-    can be finer than. A program with fewer ``rounds`` of its own than the others sits out rounds at random;
-    one with none is not run.
+    can be finer than. Where programs are compiled, that second one may be given, compiled anew. A program
+    with fewer ``rounds`` of its own than the others sits out rounds at random; one with none is not run.
     """
     first = next(iter(programs))
-    entries = {**programs, first + AGAIN: programs[first]}
+    entries = {first + AGAIN: programs[first], **programs}
     own = dict.fromkeys(programs, rounds) if isinstance(rounds, int) else dict(rounds)
     own[first + AGAIN] = own[first]
     entries = {name: program for name, program in entries.items() if own[name]}

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .grid import Point
+from .programs import EMPTY
 from .timing import AGAIN
 
 Row = Mapping[str, Any]
@@ -35,6 +36,11 @@ def small(row: Row) -> bool:
     return float(row["medians"]["tnshare"]) < SMALL
 
 
+def mostly_call(row: Row) -> bool:
+    """Whether, of a compiled program, little but the call is measured: an empty one takes nearly as long."""
+    return float(row["medians"]["tnshare"] - row["medians"].get(EMPTY, 0.0)) < SMALL
+
+
 def noise(row: Row) -> float:
     """How far apart the first program, timed twice, is from itself (at least 1)."""
     (again,) = (name for name in row["medians"] if name.endswith(AGAIN))
@@ -44,8 +50,19 @@ def noise(row: Row) -> float:
 
 def best(row: Row, start: str) -> float | None:
     """The least median among the programs whose name starts so; None if there is none."""
-    found = [float(v) for name, v in row["medians"].items() if name.startswith(start)]
-    return min(found, default=None)
+    name = _best(row, start)
+    return None if name is None else float(row["medians"][name])
+
+
+def _best(row: Row, start: str) -> str | None:
+    names = (name for name in row["medians"] if name.startswith(start))
+    return min(names, key=row["medians"].__getitem__, default=None)
+
+
+def fastest(row: Row, peer: str) -> float | None:
+    """The least median of all programs that compute the factored layer, if this peer is among them."""
+    names = [name for name in row["medians"] if not name.startswith(("dense", EMPTY))]
+    return min(float(row["medians"][name]) for name in names) if peer in names else None
 
 
 def mean(values: Iterable[float]) -> float:
@@ -55,12 +72,16 @@ def mean(values: Iterable[float]) -> float:
 
 
 def ratios(rows: Iterable[Row], peer: str, ours: str = "tnshare") -> list[tuple[Row, float]]:
-    """Ours / the best of the peers of that name, at every point where both were measured."""
+    """Ours / the best of the peers of that name, at every point where both were measured.
+
+    It is 1 where that peer was compiled to the very same program, whatever the clock says.
+    """
     found = []
     for row in rows:
-        other, own = best(row, peer), row["medians"].get(ours)
-        if other is not None and own is not None:
-            found.append((row, float(own) / other))
+        name, own = _best(row, peer), row["medians"].get(ours)
+        if name is not None and own is not None:
+            equal = ours == "tnshare" and name in row.get("same", ())
+            found.append((row, 1.0 if equal else float(own / row["medians"][name])))
     return found
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks import planner, report, verdicts
 from benchmarks.grid import Point
+from benchmarks.programs import EMPTY
 from benchmarks.records import Records, commit, label, machine
 from benchmarks.timing import AGAIN
 
@@ -161,6 +162,41 @@ def test_points_in_jax_have_a_file_of_their_own_and_say_what_runs_untuned(tmp_pa
     report.write(tmp_path, result("b", [], jax=rows), "planner-jax")
     assert (tmp_path / "planner-jax-aaaaaaaaaaaa.json").exists()
     assert not (tmp_path / "planner.json").exists()
+
+
+def test_points_that_are_mostly_a_call_are_left_out_of_a_second_table():
+    kinds = {"hand": 1e-3, "einsum": 1e-3}
+    rows = [row(**kinds, **{EMPTY: 0.94e-3}), row(**kinds, **{EMPTY: 0.96e-3}), row(ours=4e-5)]
+    assert [verdicts.mostly_call(r) for r in rows] == [False, True, True]
+    table = report.markdown(result("a", [], jax=rows))
+    assert "## jax: 2 points of 50 us or more" in table
+    assert "## jax: 1 of these that take 50 us or more beyond an empty call" in table
+    assert "## jax: 1 points under 50 us, apart" in table
+    assert "| by hand | again | empty |" in table.replace("einsum | ", "")
+    usual = report.markdown(result("a", [row(**kinds)]))
+    assert "empty" not in usual
+
+
+def test_a_peer_that_is_compiled_to_the_same_program_is_as_fast_whatever_the_clock_says():
+    same = row(einsum=0.5e-3, hand=0.5e-3) | {"same": ["einsum"]}
+    assert [r for _, r in verdicts.ratios([same], "einsum")] == [1.0]
+    assert [r for _, r in verdicts.ratios([same], "by hand: ")] == [2.0]
+    same["medians"]["by hand: input first"] = 0.4e-3
+    same["same"] = ["by hand: outer"]
+    assert [r for _, r in verdicts.ratios([same], "by hand: ")] == [pytest.approx(2.5)]
+    text = (
+        "a peer is compiled to the very same program as tnshare: opt_einsum at 0, einsum at 0, by hand at 1."
+    )
+    assert text in report.markdown(result("a", [], jax=[same]))
+
+
+def test_how_far_einsum_can_be_outdone_is_the_fastest_of_all_programs():
+    rows = [row(hand=0.5e-3, einsum=1e-3, dense=1e-5, **{EMPTY: 1e-6}), row(hand=2e-3, einsum=2e-3)]
+    assert [verdicts.fastest(r, "einsum") for r in rows] == [0.5e-3, 1e-3]
+    assert verdicts.fastest(rows[0], "opt_einsum") is None
+    said = "The fastest of all programs of a point, dense weights apart, is 2.00 times faster than einsum."
+    assert said in report.markdown(result("a", rows))
+    assert "The fastest of all" not in report.markdown(result("a", [row()]))
 
 
 def test_what_is_said_about_the_machine_names_nobody():

@@ -16,7 +16,7 @@ import tnshare as tn
 from benchmarks import jax_programs, planner, torch_programs, verdicts
 from benchmarks.grid import Point, points, unseen
 from benchmarks.memory import peak_memory
-from benchmarks.programs import groups
+from benchmarks.programs import EMPTY, Programs, groups
 from benchmarks.timing import AGAIN, allot, interleave, noise_floor, once
 
 WAYS = ["one", "mixed", "each", "fan_out"]
@@ -113,6 +113,8 @@ def test_every_program_runs_once_a_round_and_the_first_twice():
     assert set(timings) == {"a", "b", "a" + AGAIN}
     assert all(t.low <= t.median <= t.high and t.rounds == 5 for t in timings.values())
     assert noise_floor(timings) >= 1
+    interleave({"a": lambda: count("a"), "a" + AGAIN: lambda: count("b")}, rounds=2)
+    assert calls == {"a": 15, "b": 9}  # the second one may be given
 
 
 def test_a_program_with_fewer_rounds_sits_out_at_random():
@@ -193,7 +195,9 @@ def test_a_point_is_measured_with_its_own_candidates(monkeypatch, tmp_path, way)
 def test_what_is_timed_in_jax_runs(way, training):
     point = Point("laf", "low", (16, 12, 10), way, 3, training)
     made = jax_programs.programs(point)
-    assert {"tnshare", "tnshare auto", "by hand: input first", "authors", "dense"} <= made.run.keys()
+    names = {"tnshare", "tnshare" + AGAIN, "tnshare auto", "by hand: input first", "authors", "dense", EMPTY}
+    assert names <= made.run.keys()
+    assert next(iter(made.run)) == "tnshare"
     with jax.disable_jit():
         for run in made.run.values():
             y = run()
@@ -202,8 +206,20 @@ def test_what_is_timed_in_jax_runs(way, training):
             ours, theirs = (jax.tree.leaves(made.run[n]()) for n in ("tnshare", "by hand: input first"))
             for a, b in zip(ours, theirs, strict=True):
                 np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
+            empty = jax.tree.leaves(made.run[EMPTY]())
+            assert [a.shape for a in empty] == [a.shape for a in ours]
             weights = jax_programs._weights(point)
             assert float(abs(weights - 1).min()) > 0
+
+
+def test_programs_that_are_compiled_to_the_same_are_found():
+    x = np.ones((3, 2), np.float32)
+    twice = [jax_programs.Compiled(lambda a, b=b: jax.numpy.sin(a @ b)) for b in (x.T, x.T, 2 * x.T)]
+    made = Programs(run=dict(zip(("tnshare", "einsum", "dense"), twice, strict=True)) | {"other": print})
+    for program in twice:
+        program.operands = (x,)
+    assert made.same == ["einsum"]
+    assert Programs(run={"tnshare": print}).same == []
 
 
 def test_the_peak_of_a_function_is_what_it_allocates():

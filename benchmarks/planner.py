@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from . import grid, records, report
+from .allocator import give_back, keep_memory
 from .grid import Point
 from .programs import EMPTY, Programs
 from .timing import Clock, allot, interleave, once
@@ -42,6 +43,8 @@ def main(arguments: list[str] | None = None) -> None:
         return
     at = records.commit()
     kept = records.Records(options.results / f"planner-{records.label(at)}.jsonl")
+    # XLA asks for the memory of its results anew in every call: see `allocator`.
+    allocator = keep_memory() if suite == "jax" else "the system's"
     with tempfile.TemporaryDirectory() as store:
         os.environ["TNSHARE_CACHE"] = store  # what autotuning finds is found anew in every run
         chosen = [
@@ -51,7 +54,7 @@ def main(arguments: list[str] | None = None) -> None:
     if options.only:
         print("measured; run again without --only to measure the rest, and write the results")
         return
-    settings = {"threads": 1, "seconds": options.seconds}
+    settings = {"threads": 1, "seconds": options.seconds, "allocator": allocator}
     result = {"commit": at, "machine": records.machine(), "settings": settings}
     suites = {name: rows for name in SUITES[file] if (rows := kept.of(name))}
     print(report.write(options.results, {**result, "suites": suites}, file))
@@ -63,6 +66,7 @@ def run(suite: str, jobs: Iterable[Job], kept: records.Records, budget: float) -
     left = [(name, measure) for name, measure in jobs if (suite, name) not in done]
     clock = Clock(len(left))
     for name, measure in left:
+        give_back()
         try:
             row = measure()
         except Exception as error:  # an hour's run does not end at one point

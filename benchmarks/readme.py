@@ -13,14 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import results, summary
+from . import results, summary, verdicts
 
 Known = Callable[[Path], Mapping[str, float]]
 RESULTS = Path(__file__).parent / "results"
 _CITED = re.compile(
     r"(?P<number>\d[\d,]*(?:\.\d+)?)(?P<unit>[ \w%]*)<!-- (?P<file>[\w.-]+\.json): (?P<key>[^>]+?) -->"
 )
-_SOON = 5e-5  # seconds, under which points of the planner are reported apart
+_PLANNED = ("torch", "jax")  # suites of the planner, of which a file has one
 
 
 def facts_in(path: Path) -> dict[str, float]:
@@ -56,7 +56,9 @@ def agrees(written: str, value: float) -> bool:
 
 def facts(result: Mapping[str, Any]) -> dict[str, float]:
     """All numbers of a result that a document may cite."""
-    return _planner(result) if "torch" in result["suites"] else _measured(result)
+    if "suites" not in result:
+        return {}
+    return _measured(result) if result["suites"].keys().isdisjoint(_PLANNED) else _planner(result)
 
 
 def _measured(result: Mapping[str, Any]) -> dict[str, float]:
@@ -90,23 +92,28 @@ def _promised(result: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _planner(result: Mapping[str, Any]) -> dict[str, float]:
-    """Of `benchmarks.planner`: autotuned layers against the best version by hand."""
-    ratios, noises = [], []
-    for row in result["suites"]["torch"]:
-        medians = row.get("medians", {})
-        by_hand = [seconds for name, seconds in medians.items() if name.startswith("by hand")]
-        if by_hand and medians["tnshare"] >= _SOON:
-            ratios.append(medians["tnshare"] / min(by_hand))
-            again = medians["tnshare (again)"] / medians["tnshare"]
-            noises.append(max(again, 1 / again))
-    over = [ratio > 1.1 for ratio in ratios]
-    beyond = [ratio > 1.1 * noise for ratio, noise in zip(ratios, noises, strict=True)]
-    return {
-        "points": len(ratios),
-        "by hand": summary.mean(ratios) or 0.0,
+    """Of `benchmarks.planner`: tuned layers against the best version by hand, and the others."""
+    suite = next(result["suites"][name] for name in _PLANNED if name in result["suites"])
+    rows = [row for row in suite if "error" not in row and not verdicts.small(row)]
+    pairs = verdicts.ratios(rows, "by hand")
+    over = [ratio > 1.1 for _, ratio in pairs]
+    beyond = [ratio > 1.1 * verdicts.noise(row) for row, ratio in pairs]
+    found = {
+        "points": len(pairs),
+        "by hand": verdicts.mean(ratio for _, ratio in pairs),
+        "by hand, worst": max((ratio for _, ratio in pairs), default=0.0),
         "by hand, over 1.1, %": 100 * sum(over) / max(len(over), 1),
         "by hand, over 1.1 and noise, %": 100 * sum(beyond) / max(len(beyond), 1),
     }
+    for peer in ("authors", "opt_einsum", "einsum"):
+        ratios = verdicts.ratios(rows, peer)
+        found[peer] = 1 / verdicts.mean(ratio for _, ratio in ratios)
+        found[f"{peer}, the same program"] = sum(peer in row.get("same", ()) for row in rows)
+        slower = [ratio > verdicts.noise(row) for row, ratio in ratios]
+        found[f"{peer}, faster beyond noise"] = sum(slower)
+        fastest = [(row["medians"][peer], verdicts.fastest(row, peer)) for row, _ in ratios]
+        found[f"{peer}, by the fastest of all"] = verdicts.mean(t / best for t, best in fastest if best)
+    return found
 
 
 def updated(text: str, folder: Path = RESULTS, known_in: Known = facts_in) -> str:

@@ -50,12 +50,13 @@ def write(folder: Path, result: Mapping[str, Any], file: str = "planner") -> str
 def markdown(result: Mapping[str, Any]) -> str:
     """Verdicts, geometric means and all points."""
     suites, machine, at = result["suites"], result["machine"], result["commit"]
+    settings = result["settings"]
     lines = [
         "# The planner, measured",
         "",
         f"Commit `{at['commit']}`{' with changes' if at['dirty'] else ''}, {machine['date']}; "
         f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB, "
-        f"{result['settings']['threads']} thread; "
+        f"{settings['threads']} thread, allocator: {settings.get('allocator', 'default')}; "
         f"Python {machine['python']}, " + ", ".join(f"{k} {v}" for k, v in machine["versions"].items()) + ".",
         "",
         "Medians over rounds in which the programs are shuffled anew. Limits are multiplied by the noise "

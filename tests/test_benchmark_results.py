@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import planner, report, verdicts
+from benchmarks import planner, readme, report, verdicts
 from benchmarks.grid import Point
 from benchmarks.programs import EMPTY
 from benchmarks.records import Records, commit, label, machine
@@ -188,6 +188,20 @@ def test_a_peer_that_is_compiled_to_the_same_program_is_as_fast_whatever_the_clo
         "a peer is compiled to the very same program as tnshare: opt_einsum at 0, einsum at 0, by hand at 1."
     )
     assert text in report.markdown(result("a", [], jax=[same]))
+
+
+@pytest.mark.parametrize("backend", ["torch", "jax"])
+def test_documents_cite_the_planners_points_of_either_framework(backend):
+    rows = [row(hand=0.5e-3, einsum=2e-3), row(hand=2e-3, einsum=0.5e-3), row(ours=1e-6, hand=1e-9)]
+    rows[1]["same"] = ["einsum"]
+    found = readme.facts({"suites": {backend: rows}})
+    assert found["points"] == 2
+    assert found["by hand"] == pytest.approx(1.0)
+    assert (found["by hand, worst"], found["by hand, over 1.1, %"]) == (2.0, 50.0)
+    assert found["einsum"] == pytest.approx(2**0.5)
+    assert (found["einsum, the same program"], found["einsum, faster beyond noise"]) == (1, 0)
+    assert found["einsum, by the fastest of all"] == pytest.approx(2.0)
+    assert readme.facts({"rows": []}) == {}
 
 
 def test_how_far_einsum_can_be_outdone_is_the_fastest_of_all_programs():

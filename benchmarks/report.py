@@ -60,8 +60,9 @@ def markdown(result: Mapping[str, Any]) -> str:
         f"Python {machine['python']}, " + ", ".join(f"{k} {v}" for k, v in machine["versions"].items()) + ".",
         "",
         "Medians over rounds in which the programs are shuffled anew. Limits are multiplied by the noise "
-        "floor (the same program timed twice; in JAX, compiled twice). Points where tnshare takes under "
-        "50 us are reported apart. JAX computes in the thread that calls it.",
+        "floor (the same program timed twice; in JAX, compiled twice, and whatever else is compiled to the "
+        "very same). Points where tnshare takes under 50 us are reported apart. JAX computes in the thread "
+        "that calls it.",
     ]
     for backend in ("torch", "jax"):
         lines += _grid(backend, suites.get(backend, []))

@@ -180,6 +180,8 @@ def test_points_that_are_mostly_a_call_are_left_out_of_a_second_table():
 def test_a_peer_that_is_compiled_to_the_same_program_is_as_fast_whatever_the_clock_says():
     same = row(einsum=0.5e-3, hand=0.5e-3) | {"same": ["einsum"]}
     assert [r for _, r in verdicts.ratios([same], "einsum")] == [1.0]
+    assert verdicts.noise(same) == pytest.approx(2.0)  # it is the same program, timed once more
+    assert verdicts.noise(row(einsum=0.5e-3)) == 1.0
     assert [r for _, r in verdicts.ratios([same], "by hand: ")] == [2.0]
     same["medians"]["by hand: input first"] = 0.4e-3
     same["same"] = ["by hand: outer"]

@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tnshare.errors import TnshareError
+
 from .text import table
 
 __all__ = ["main", "table"]
@@ -38,7 +40,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         again([Path(name) for name in given[1:]])
     else:
-        _measure(_options(given))
+        try:
+            _measure(_options(given))
+        except TnshareError as error:
+            raise SystemExit(f"error: {error}") from None
 
 
 def fix_threads(threads: int, backend: str) -> None:
@@ -67,7 +72,12 @@ def make_bench(backend: str, device: str, limit: int) -> Any:
         from .peers import in_jax
 
         return in_jax.Bench(device, limit)
+    import torch
+
     from .peers import in_torch
+
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise TnshareError(f"device must be one that is here: torch {torch.__version__} sees no {device!r}")
 
     return in_torch.Bench(device, limit)
 

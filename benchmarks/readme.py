@@ -88,6 +88,9 @@ def _promised(result: Mapping[str, Any]) -> dict[str, float]:
         found[f"scale per row {row['case']['method']}"] = max(times) / min(times)
     for row in (row for row in suites.get("roofline", []) if "facts" in row):
         found[f"roofline {row['name']}"] = row["facts"]["times the least"][summary.OURS]
+        if "thin product, seconds" in row["facts"]:
+            alone = row["facts"]["thin product, seconds"] / row["facts"]["least seconds"]
+            found[f"roofline {row['name']}, product alone"] = alone
     return found
 
 

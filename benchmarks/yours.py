@@ -12,6 +12,7 @@ fall as 1/k along every axis, from a fixed seed. The last line is `winner: <stra
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import tempfile
 from collections.abc import Sequence
@@ -38,8 +39,14 @@ def main(arguments: Sequence[str]) -> None:
     options = _options(arguments)
     try:
         case, notes = read(options)
+        row = _measured(case, options)
     except tn.TnshareError as error:
         raise SystemExit(f"error: {error}") from None
+    print("\n".join([*notes, *answer(case, row, options.device), *predictions(case, options.predict)]))
+    print("\n".join(conclusion(case, row)))
+
+
+def _measured(case: Case, options: argparse.Namespace) -> Row:
     from .__main__ import fix_threads, make_bench
     from .allocator import keep_memory
 
@@ -48,9 +55,13 @@ def main(arguments: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory() as store:
         os.environ.setdefault("TNSHARE_CACHE", store)
         bench = make_bench("torch", options.device, int(options.memory * 2**30))
-        row = measure(bench.apply(case), bench.meter, options.seconds)
-    print("\n".join([*notes, *answer(case, row, options.device), *predictions(case, options.predict)]))
-    print("\n".join(conclusion(case, row)))
+        made = bench.apply(case)
+        if "tnshare" not in made.run:
+            raise tn.TnshareError(
+                f"{case} {made.skipped['tnshare']}, more than --memory {options.memory:g} GiB: give more, "
+                "or fewer rows, or lower ranks"
+            )
+        return measure(made, bench.meter, options.seconds)
 
 
 def read(options: argparse.Namespace) -> tuple[Case, list[str]]:
@@ -72,10 +83,21 @@ def read(options: argparse.Namespace) -> tuple[Case, list[str]]:
             notes.append(f"ranks {options.ranks} are more than useful: {tuple(clipped.ranks)} are taken")
         ranks = tuple(clipped.ranks)
     else:
+        _check_room(stack, sizes, options.memory)
         ranks, notes = decomposed(stack, sizes, options.method, options.eps)
     training = not options.inference
     i, o, tasks = (sizes[axis] for axis in _AXES)
     return Case(options.method, ranks, i, o, tasks, options.way, options.batch, training), notes
+
+
+def _check_room(stack: Any, sizes: dict[str, int], gigabytes: float) -> None:
+    """Refuse to make a synthetic stack for which there is no room."""
+    needs = 8 * math.prod(sizes.values())  # bytes, in double precision
+    if stack is None and needs > gigabytes * 2**30:
+        raise tn.TnshareError(
+            f"--eps without --stack makes a synthetic one, here of {needs / 2**30:.1f} GiB, more than "
+            f"--memory {gigabytes:g} GiB: give --ranks, or more"
+        )
 
 
 def decomposed(
@@ -153,11 +175,17 @@ def load(path: Path) -> Any:
     """A stack of weights from a file of NumPy's."""
     try:
         stack = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise tn.TnshareError(f"--stack must be a file of numpy.save: {error}") from None
-    if stack.ndim != 3 or not np.issubdtype(stack.dtype, np.floating):
+    except (OSError, ValueError, EOFError) as error:
+        # NumPy takes for a pickle whatever it does not know, and tells how to load it: not what is wanted.
+        why = "no array in it" if "allow_pickle" in str(error) else error
+        raise tn.TnshareError(f"--stack must be a file of numpy.save: {why}") from None
+    if not isinstance(stack, np.ndarray):
+        stack.close()
+        raise tn.TnshareError(f"--stack must be one array, of numpy.save: found an archive of {stack.files}")
+    if stack.ndim != 3 or not np.issubdtype(stack.dtype, np.floating) or 0 in stack.shape:
         raise tn.TnshareError(
-            f"--stack must be a floating array (in, out, task): found shape {stack.shape}, {stack.dtype}"
+            "--stack must be a floating array (in, out, task), the weights of a linear layer of every task: "
+            f"found shape {stack.shape}, {stack.dtype}"
         )
     return stack
 
@@ -166,8 +194,12 @@ def parse_sizes(text: str) -> dict[str, int]:
     """``i=512,o=256,task=40`` as numbers."""
     pairs = [part.partition("=") for part in text.split(",")]
     sizes = {name.strip(): value for name, _, value in pairs}
-    if sorted(sizes) != sorted(_AXES) or not all(v.strip().isdigit() and int(v) > 0 for v in sizes.values()):
-        raise tn.TnshareError(f"--sizes must read i=...,o=...,task=... with whole numbers: found {text!r}")
+    whole = all(value.strip().isdigit() and int(value) > 0 for _, _, value in pairs)
+    if sorted(sizes) != sorted(_AXES) or len(pairs) > len(sizes) or not whole:
+        raise tn.TnshareError(
+            "--sizes must read i=...,o=...,task=... with whole numbers, the sizes of a linear layer: "
+            f"found {text!r}"
+        )
     return {axis: int(sizes[axis]) for axis in _AXES}
 
 
@@ -196,4 +228,8 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--memory", type=float, default=2.0, help="GiB that a program may need (2)")
     devices = sorted(PROFILES)
     parser.add_argument("--predict", nargs="*", choices=devices, default=[], help="devices that are not here")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    for name in ("batch", "threads", "seconds", "memory"):
+        if not getattr(options, name) > 0:
+            parser.error(f"--{name} must be more than 0: found {getattr(options, name)}")
+    return options

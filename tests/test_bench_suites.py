@@ -65,10 +65,22 @@ def test_the_roofline_is_that_of_the_same_rounds():
     assert facts["times the least"]["tnshare"] == pytest.approx(
         median(row, "tnshare") / facts["least seconds"]
     )
-    assert "machine: copy" not in row["programs"]
+    assert not [name for name in row["programs"] if name.startswith("machine")]
+    assert 0 < facts["thin product, seconds"] < 1
     called = checked(roofline._apply(bench, small("each", training=False), 0.02))["facts"]
     least = max(called["flops"] / called["peak flops"], called["bytes"] / called["bandwidth"])
     assert called["least seconds"] == pytest.approx(least)
+
+
+@pytest.mark.parametrize(("i", "o", "tasks", "rank"), roofline.LAF)
+def test_thin_products_do_the_flops_of_composing_within_a_cache(i, o, tasks, rank, monkeypatch):
+    done = []
+    monkeypatch.setattr("torch.mm", lambda a, b, out: done.append((a.shape, b.shape, out.numel())))
+    roofline.thin(in_torch.Bench(), Case("laf", (rank,), i, o, tasks, "one", 1, False)).forward()
+    flops = sum(2 * rows * inner * columns for (rows, inner), (_, columns), _ in done)
+    assert flops == pytest.approx(2 * i * o * tasks * rank, rel=0.02)
+    assert {inner for (_, inner), _, _ in done} == {rank}
+    assert max(numbers for _, _, numbers in done) <= 2**16
 
 
 def test_what_inference_keeps_is_no_flop_of_a_call():

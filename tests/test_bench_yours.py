@@ -66,10 +66,24 @@ def test_a_stack_gives_the_sizes_and_the_ranks(tmp_path, capsys):
     ("arguments", "text"),
     [
         (["--sizes", "i=3,o=4", "--ranks", "1"], "--sizes must read i=...,o=...,task=..."),
-        (["--sizes", "i=3,o=0,task=2", "--ranks", "1"], "with whole numbers: found 'i=3,o=0,task=2'"),
+        (
+            ["--sizes", "i=3,o=0,task=2", "--ranks", "1"],
+            "the sizes of a linear layer: found 'i=3,o=0,task=2'",
+        ),
         (["--ranks", "1"], "give --sizes"),
         ([*SIZES, "--ranks", "1,2"], r"laf of a linear layer has 1 rank\(s\) \(k\)"),
         (["--stack", "nothing.npy", "--eps", "0.1"], "--stack must be a file of numpy.save"),
+        (
+            ["--sizes", "i=3,o=4,task=2,task=3", "--ranks", "1"],
+            "the sizes of a linear layer: found 'i=3,o=4,",
+        ),
+        (["--sizes", "h=3,w=3,c=4,m=4,task=2", "--ranks", "1"], "the sizes of a linear layer: found 'h=3,"),
+        (
+            ["--sizes", "i=99999,o=9999,task=999", "--eps", "0.1"],
+            r"here of 7442\.\d GiB, more than --memory 2",
+        ),
+        ([*SIZES, "--ranks", "1", "--memory", "1e-6"], r"needs 0\.0 GiB, more than --memory 1e-06 GiB: give"),
+        ([*SIZES, "--ranks", "1", "--device", "cuda:7"], r"device must be one that is here: .* no 'cuda:7'"),
     ],
 )
 def test_what_is_wrong_is_told(arguments, text):
@@ -77,9 +91,46 @@ def test_what_is_wrong_is_told(arguments, text):
         yours.main([*arguments, "--method", "laf", *QUICK])
 
 
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (b"", "No data left in file"),
+        (b"hello", "must be a file of numpy.save: no array in it"),
+        (b"half", "could only read"),
+        (b"archive", r"found an archive of \['a'\]"),
+        (b"nan", r"a stack must be finite: found nan at \(1, 2, 0\)"),
+        (b"kernels", r"the weights of a linear layer of every task: found shape \(3, 3, 4, 4, 2\)"),
+        (b"empty", r"found shape \(3, 4, 0\)"),
+    ],
+)
+def test_damaged_stacks_are_told_apart(content, text, tmp_path):
+    path, good = tmp_path / "stack.npy", np.ones((12, 10, 5))
+    path.write_bytes(content)
+    if content == b"half":
+        np.save(path, good)
+        path.write_bytes(path.read_bytes()[:2000])
+    elif content == b"archive":
+        with path.open("wb") as file:
+            np.savez(file, a=good)
+    elif content == b"nan":
+        good[1, 2, 0] = np.nan
+        np.save(path, good)
+    elif content in (b"kernels", b"empty"):
+        np.save(path, np.ones((3, 3, 4, 4, 2) if content == b"kernels" else (3, 4, 0)))
+    with pytest.raises(SystemExit, match=text):
+        yours.main(["--stack", str(path), "--method", "tt", "--eps", "0.1", *QUICK])
+
+
+@pytest.mark.parametrize("option", ["batch", "threads", "seconds", "memory"])
+def test_numbers_that_make_no_sense_are_refused(option, capsys):
+    with pytest.raises(SystemExit):
+        yours.main([*SIZES, "--method", "laf", "--ranks", "1", *QUICK, f"--{option}", "0"])
+    assert f"--{option} must be more than 0: found 0" in capsys.readouterr().err
+
+
 def test_stacks_of_another_form_are_refused(tmp_path):
     np.save(tmp_path / "flat.npy", np.zeros((3, 4)))
-    with pytest.raises(tn.TnshareError, match=r"\(in, out, task\): found shape \(3, 4\)"):
+    with pytest.raises(tn.TnshareError, match=r"\(in, out, task\).*: found shape \(3, 4\)"):
         yours.load(tmp_path / "flat.npy")
     np.save(tmp_path / "stack.npy", np.zeros((3, 4, 5)))
     options = yours._options(

@@ -19,6 +19,7 @@ from tnshare.calls import Calls
 from tnshare.candidate import KEPT, candidates, needed, within
 from tnshare.memory import peak
 from tnshare.ops import NumpyOps, numpy_ops
+from tnshare.parts import largest_part
 from tnshare.profiles import PROFILES
 from tnshare.runners import runner
 from tnshare.search import Goal, best_plans
@@ -209,6 +210,21 @@ def test_chunks_are_asked_of_the_framework():
         with pytest.raises(tn.TnshareError, match=r"^memory_limit asks for chunks .* which Plain cannot do$"):
             runner(job, candidate, Plain(), (7,))
     assert seen == [(5, 0, 0, 3, 0), (5, 0, 0, 3, 2), (5, 2, 2, 3, 0), (5, 0, 2, 3, 0)]
+
+
+@given(st.integers(1, 3000), st.integers(0, 100), st.integers(1, 50), st.integers(0, 100_000))
+def test_parts_are_as_few_as_the_limit_allows_and_of_about_one_size(rows, fixed, each, limit):
+    def needed(some):
+        return fixed + each * some + (0 if some == rows else 7)  # a part needs something besides
+
+    part = largest_part(rows, needed, limit)
+    fitting = [some for some in range(1, rows + 1) if needed(some) <= limit]
+    assert (part == 0) == (not fitting)
+    if fitting:
+        parts = -(-rows // part)
+        assert needed(part) <= limit
+        assert parts == -(-rows // max(fitting))
+        assert (part - 1) * parts < rows
 
 
 def test_less_memory_is_never_said_to_be_faster():

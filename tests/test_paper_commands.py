@@ -52,7 +52,7 @@ def folders(tmp_path, monkeypatch):
         {"images_background": {"Greek": 2, "Latin": 3}, "images_evaluation": {"Tengwar": 2}},
     )
     faces_in(tmp_path / "data" / "adience", folds=5, each=6)
-    for module in (mnist, omniglot, adience, new_tasks):
+    for module in (mnist, omniglot, adience):
         monkeypatch.setattr(module, "PROTOCOL", SHORT)
     return tmp_path
 
@@ -86,7 +86,7 @@ def test_omniglot_draws_the_most_and_the_least_related_alphabets(folders):
 
 
 def test_new_alphabets_are_fitted_in_three_ways(folders, monkeypatch):
-    settings = new_tasks.NewTasks(Recipe(1, 16, 1e-3), {"codes only": 0.5}, held_out=1)
+    settings = new_tasks.NewTasks(SHORT, Recipe(1, 16, 1e-3), {"codes only": 0.5}, fraction=0.1, held_out=1)
     rates, fit = [], new_tasks.fit
     monkeypatch.setattr(new_tasks, "fit", lambda *given: rates.append(given[3].rate) or fit(*given))
     data, work, results = folders / "data", folders / "w", folders / "r"

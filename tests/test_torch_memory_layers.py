@@ -170,6 +170,8 @@ def test_as_many_rows_at_a_time_as_the_limit_allows():
     fast, slow = SimpleNamespace(seconds=1.0), SimpleNamespace(seconds=3.0)
     assert fitting([fast, slow], 20, 200, lambda one, rows: 10 * rows) == (fast, 0)
     assert fitting([fast, slow], 20, 55, lambda one, rows: 10 * rows) == (fast, 5)
+    assert fitting([fast, slow], 20, 195, lambda one, rows: 10 * rows) == (fast, 10)
+    assert fitting([fast, slow], 20, 75, lambda one, rows: 10 * rows) == (fast, 7)
     assert fitting([fast, slow], 20, 55, lambda one, rows: rows * (100 if one is fast else 1)) == (slow, 0)
 
 

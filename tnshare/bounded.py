@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol, TypeVar
 
 from .chain import Chain
@@ -16,6 +17,7 @@ from .errors import TnshareError
 from .lookup import LookupCandidate, LookupJob, holder
 from .memory import peak
 from .network import Network
+from .parts import largest_part
 from .plan import Plan
 from .ways import GROUP
 
@@ -39,25 +41,20 @@ def fitting(
 
     ``needed`` gives the bytes of a candidate for so many of the rows at a time.
     """
-    sizes = [max(rows, 1)]
-    while sizes[-1] > 1:
-        sizes.append((sizes[-1] + 1) // 2)
-    smallest = math.inf
+    rows = max(rows, 1)
     within: list[tuple[float, int, Some, int]] = []
     for candidate in found:
-        for size in sizes:
-            alive = needed(candidate, size)
-            smallest = min(smallest, alive)
-            if alive <= limit:
-                slower = 1 if size == sizes[0] else _AGAIN * (1 + 0.02 * sizes[0] / size)
-                within.append((candidate.seconds * slower, len(within), candidate, size))
-                break
+        size = largest_part(rows, partial(needed, candidate), limit)
+        if size:
+            slower = 1 if size == rows else _AGAIN * (1 + 0.02 * rows / size)
+            within.append((candidate.seconds * slower, len(within), candidate, size))
     if not within:
+        smallest = min(needed(candidate, size) for candidate in found for size in (rows, 1))
         raise TnshareError(
             f"memory_limit={limit} is too little for {rows} rows: the smallest that works is {smallest} bytes"
         )
     _, _, chosen, size = min(within)
-    return chosen, 0 if size == sizes[0] else size
+    return chosen, size % rows
 
 
 def conv_bytes(job: ConvJob, candidate: ConvCandidate, rows: int, part: bool, itemsize: int) -> int:

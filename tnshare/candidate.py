@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Literal
 
 from .cost import Profile
@@ -14,6 +13,7 @@ from .errors import TnshareError
 from .group import mostly_padding, padded
 from .memory import peak
 from .network import Network
+from .parts import largest_part
 from .plan import Plan
 from .price import Prices
 from .search import Form, Goal, best_plans
@@ -192,22 +192,26 @@ def within(
 
     ``copies`` is how many numbers live besides, whatever the candidate.
     """
-    rows, smallest = max(job.batch, 1), math.inf
+    rows = max(job.batch, 1)
     best: Candidate | None = None
-    for candidate in _measurable(found):
-        for chunk in _chunks(rows):
-            alive = (needed(job, candidate, chunk, rows) + copies) * itemsize
-            smallest = min(smallest, alive)
-            if alive > limit:
-                continue
-            seconds = candidate.seconds if chunk == rows else _in_chunks(job, candidate, profile, chunk)
-            if best is None or seconds < best.seconds:
-                best = replace(candidate, chunk=chunk % rows, peak=alive, seconds=seconds)
-            break
+
+    def alive(candidate: Candidate, chunk: int) -> int:
+        return (needed(job, candidate, chunk, rows) + copies) * itemsize
+
+    measurable = _measurable(found)
+    for candidate in measurable:
+        own = partial(alive, candidate)
+        chunk = largest_part(rows, own, limit)
+        if not chunk:
+            continue
+        seconds = candidate.seconds if chunk == rows else _in_chunks(job, candidate, profile, chunk)
+        if best is None or seconds < best.seconds:
+            best = replace(candidate, chunk=chunk % rows, peak=own(chunk), seconds=seconds)
     if best is None:
+        smallest = min(alive(candidate, chunk) for candidate in measurable for chunk in (rows, 1))
         raise TnshareError(
             f"memory_limit={limit} is too little for {job.batch} rows {_READ[job.way]} in "
-            f"{'training' if job.training else 'inference'}: the smallest that works is {smallest:.0f} bytes"
+            f"{'training' if job.training else 'inference'}: the smallest that works is {smallest} bytes"
         )
     return best
 
@@ -249,14 +253,6 @@ def _measurable(found: tuple[Candidate, ...]) -> list[Candidate]:
     if not any(known):
         raise TnshareError(f"no memory_limit can be kept by {found[0].name!r}: how long groups are varies")
     return [candidate for candidate in dict.fromkeys(known) if candidate]
-
-
-def _chunks(rows: int) -> Iterator[int]:
-    """All rows at once, then half of them, and so on."""
-    yield rows
-    while rows > 1:
-        rows = (rows + 1) // 2
-        yield rows
 
 
 _READ = {"one": "of one task", "mixed": "of mixed tasks", "each": "of each task", "fan_out": "for every task"}

@@ -21,9 +21,9 @@ from benchmarks.records import commit
 
 from .collected import collect
 from .data import Alphabets, omniglot
-from .experiment import Experiment, trained
+from .experiment import Experiment, Protocol, trained
 from .networks import CharacterNet, alike_networks
-from .omniglot import DRAWINGS, PROTOCOL, drawer, methods, own_classes, shuffled
+from .omniglot import DRAWINGS, drawer, methods, own_classes, shuffled
 from .store import Runs, digest
 from .training import Recipe, fit
 
@@ -37,27 +37,34 @@ SEEDS = tuple(range(5))
 class NewTasks:
     """The settings: so many alphabets are held out, and the last of their drawings are for the test.
 
-    The others are shared by ``method`` as in the Omniglot experiment, from ``fraction`` of their drawings.
-    ``fitted`` is for one drawing of every character; with more of them there are as many steps. ``rates``
-    are those of the ways that need another one than the recipe's.
+    The others are shared by ``method`` with ``eps``, from ``fraction`` of their drawings, by the protocol
+    ``known``. ``fitted`` is for one drawing of every character; with more of them there are as many steps.
+    ``rates`` are those of the ways that need another one than the recipe's.
     """
 
+    known: Protocol
     fitted: Recipe
     rates: Mapping[str, float] = field(default_factory=dict)
     method: str = "DMTRL-TT"
-    fraction: float = 0.1
+    eps: float = 0.2
+    fraction: float = 0.5  # who has new tasks with few images had others before, with more of them
     held_out: int = 10
     test_drawings: int = 10
 
 
-SETTINGS = NewTasks(Recipe(epochs=40, batch=4, rate=1e-3), {CODES: 1e-2})
+SETTINGS = NewTasks(
+    Protocol(first=Recipe(epochs=2, batch=8, rate=1e-3), second=Recipe(epochs=8, batch=8, rate=2e-3)),
+    Recipe(epochs=40, batch=4, rate=1e-3),
+    {CODES: 1e-2},
+)
 
 
 def run(where: Path, work: Path, results: Path, seeds: Sequence[int], settings: NewTasks = SETTINGS) -> None:
     """Train on the known alphabets and fit the new ones, for each seed that is not finished yet."""
     data = omniglot(where)
     method = methods(len(data.names) - settings.held_out)[settings.method]
-    about = {"new tasks": asdict(settings), "known": PROTOCOL.settings(method)}
+    method = replace(method, share={**method.share, "eps": settings.eps})
+    about = asdict(settings)
     runs = Runs(work / "new-tasks" / "runs.jsonl", results / "new-tasks.json")
     for seed in tqdm.tqdm(seeds, desc="new-tasks"):
         keys = {(drawn, way): _key(drawn, way, seed, digest(about)) for drawn, way in product(DRAWN, WAYS)}
@@ -65,9 +72,9 @@ def run(where: Path, work: Path, results: Path, seeds: Sequence[int], settings: 
         if not left:
             continue
         known, new = split(len(data.names), settings.held_out, seed)
-        experiment = Experiment("known-alphabets", PROTOCOL, {method.name: method}, work, work)
+        experiment = Experiment("known-alphabets", settings.known, {method.name: method}, work, work)
         draw = drawer(data, known)(settings.fraction, seed)
-        shared, _ = trained(method, draw, PROTOCOL, experiment.stage_one)
+        shared, _ = trained(method, draw, settings.known, experiment.stage_one)
         for drawn, way in left:
             found = tested(data, settings, shared, new, seed, drawn, way)
             runs.add({**keys[drawn, way], **found, "alphabets": new, "commit": commit()["commit"]})

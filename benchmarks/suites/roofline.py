@@ -3,8 +3,13 @@
 The least time of a computation is what its flops take at the speed of a large matrix product, or what its
 bytes take at the speed of memory, whichever is longer. Bytes are those that every program must move: input,
 factors and output once. Composing writes far more than it reads, so its bytes are those of the weights, at
-the speed at which an elementwise pass writes a new array of that size. No product computes and writes at the
-same time all the time: where both take about as long, up to twice the least is what libraries do.
+the speed at which an elementwise pass writes a new array of that size: by ordinary stores, as products write,
+of memory that the process has already. (Stores past the caches would be twice as fast; no product has them.)
+
+Two things keep a product of low rank from the least. It is thin: each number of its result takes few
+operations, so that it is slower than a large product even if it stays within the caches, which "thin product"
+measures, in blocks of the same shapes. And no product of a library computes and writes to memory at the same
+time all the time.
 """
 
 from __future__ import annotations
@@ -30,7 +35,9 @@ LAF = ((1024, 512, 10, 2), (1024, 512, 10, 5), (256, 256, 100, 16), (512, 512, 5
 SHAPE = (512, 512, 20)
 BATCH = {"one": 1024, "mixed": 1024, "each": 64, "fan_out": 64}
 COPY, WRITE, PRODUCT = "machine: copy", "machine: write", "machine: matrix product"
+THIN = "machine: thin product"
 _COPIED, _SIDE = 2**23, 768  # numbers, beyond caches; rows and columns of the product
+_CACHED = 2**16  # numbers of a block that stays in a cache of half a megabyte
 
 
 def jobs(bench: Any, full: bool) -> Iterator[Job]:
@@ -57,9 +64,27 @@ def machine(bench: Any, written: int) -> Programs:
     return found
 
 
+def thin(bench: Any, case: Case) -> Program:
+    """As many flops as all weights of LAF take, in products of codes that write one and the same block."""
+    tasks = min(case.tasks, _CACHED // 64)
+    columns = min(_CACHED // tasks, case.i * case.o)
+    with torch.device(bench.device):
+        codes, basis = torch.randn(tasks, case.ranks[0]), torch.randn(case.ranks[0], columns)
+        block = torch.empty(tasks, columns)
+    times = round(case.i * case.o * case.tasks / block.numel())
+
+    def run() -> Any:
+        for _ in range(times):
+            torch.mm(codes, basis, out=block)
+        return block
+
+    return Program(run)
+
+
 def _compose(bench: Any, case: Case, seconds: float) -> Row:
     written = case.i * case.o * case.tasks
     made = bench.compose(case, False)
+    made.run[THIN] = thin(bench, case)
     flops = 2 * written * case.ranks[0]
     return _row(bench, made, case, "compose", flops, NUMBER * written, written, seconds)
 
@@ -83,7 +108,9 @@ def _row(
     bench: Any, made: Programs, case: Case, kind: str, flops: int, moved: int, written: int, seconds: float
 ) -> Row:
     made.run |= machine(bench, written).run
-    row = measure(made, bench.meter, seconds, memory=False, always=(COPY, WRITE, PRODUCT))
+    row = measure(made, bench.meter, seconds, memory=False, always=(COPY, WRITE, PRODUCT, THIN))
+    if THIN in row["programs"]:
+        row["facts"]["thin product, seconds"] = row["programs"].pop(THIN)["total"][0]
     copied, wrote, squared = (row["programs"].pop(name) for name in (COPY, WRITE, PRODUCT))
     bandwidth = 2 * NUMBER * _COPIED / copied["total"][0]
     peak = 2 * _SIDE**3 / squared["total"][0]

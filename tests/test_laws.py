@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import jax
+import numpy as np
 import pytest
 
 import tnshare as tn
@@ -62,6 +63,39 @@ def test_a_third_partys_backend_is_found_by_its_entry_point():
 def test_a_broken_twin_fails_the_laws():
     with pytest.raises(AssertionError):
         check_backend(ops_of("broken"), max_examples=20)
+
+
+class WrongWhenCompiled(type(tn.ops.numpy_ops)):
+    """What is compiled gives twice the value, or gradients of twice the value."""
+
+    def jit(self, function):
+        def doubled(*operands):
+            y = function(*operands)
+            return [2 * part for part in y] if isinstance(y, list) else 2 * y
+
+        return doubled
+
+    def gradients(self, function, arrays, weights):
+        """Exact for what is affine in every operand: the difference along each unit."""
+        found = [np.zeros_like(array) for array in arrays]
+        for n, array in enumerate(arrays):
+            for at in np.ndindex(array.shape):
+                moved, still = ([*arrays] for _ in range(2))
+                moved[n], still[n] = np.zeros_like(array), np.zeros_like(array)
+                moved[n][at] = 1
+                found[n][at] = np.sum(weights * (function(*moved) - function(*still)))
+        return found
+
+
+@pytest.mark.parametrize("law", [law for law in LAWS if "operation" not in NAMES[law]], ids=NAMES.get)
+def test_laws_hold_for_what_a_backend_compiles_too(law):
+    class Right(WrongWhenCompiled):
+        def jit(self, function):
+            return function
+
+    check_law(Right(), law, dtypes=("float64",), max_examples=5)
+    with pytest.raises(AssertionError):
+        check_law(WrongWhenCompiled(), law, dtypes=("float64",), max_examples=20)
 
 
 def mistakes():

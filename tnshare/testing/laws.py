@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -47,15 +48,14 @@ def composing_is_one_sum_over_all_bonds(ops: Ops[Any], case: NetworkCase) -> Non
     factors = case.factors()
     arrays = {name: ops.asarray(value) for name, value in factors.items()}
     dense, bound = einsum(case.network, factors), einsum(case.network, magnitudes(factors))
-    close(ops, compose(case.network, arrays, ops=ops), dense, bound)
     shape = tuple(case.network.sizes[axis] for axis in case.network.tasks)
     rng = np.random.default_rng(case.seed)
     ids = np.stack([rng.integers(0, size, 3) for size in shape], axis=-1)
     task = ids if len(shape) > 1 else ids[:, 0]
-    pick = (..., *ids.T)
-    close(ops, compose(case.network, arrays, task, ops=ops), dense[pick], bound[pick])
-    pick = (..., *ids[0])
-    close(ops, compose(case.network, arrays, task[0], ops=ops), dense[pick], bound[pick])
+    every, some, one = (...,), (..., *ids.T), (..., *ids[0])
+    for run in _also_compiled(ops, lambda arrays, task: compose(case.network, arrays, task, ops=ops)):
+        for given, pick in ((None, every), (task, some), (task[0], one)):
+            close(ops, run(arrays, given), dense[pick], bound[pick])
 
 
 def a_change_of_gauge_changes_no_weight(ops: Ops[Any], case: NetworkCase) -> None:
@@ -64,15 +64,17 @@ def a_change_of_gauge_changes_no_weight(ops: Ops[Any], case: NetworkCase) -> Non
     moved = gauge_moved(case.network, factors, case.seed)
     expected, bound = einsum(case.network, factors), einsum(case.network, magnitudes(moved))
     arrays = {name: ops.asarray(value) for name, value in moved.items()}
-    close(ops, compose(case.network, arrays, ops=ops), expected, bound, slack=20)
+    for run in _also_compiled(ops, lambda arrays: compose(case.network, arrays, ops=ops)):
+        close(ops, run(arrays), expected, bound, slack=20)
 
 
 def the_four_ways_are_loops_over_rows_and_tasks(ops: Ops[Any], case: LinearCase) -> None:
     """Applying from the factors gives what dense weights of each task would."""
     params, x = case.params(), case.x()
-    run = _runner(ops, case)
-    result = run(*(ops.asarray(value) for value in (*params.values(), x)))
-    close(ops, result, looped(case, params, x), looped(case, magnitudes(params), np.abs(x), absolute=True))
+    operands = [ops.asarray(value) for value in (*params.values(), x)]
+    bound = looped(case, magnitudes(params), np.abs(x), absolute=True)
+    for run in _also_compiled(ops, _runner(ops, case)):
+        close(ops, run(case.task(), *operands), looped(case, params, x), bound)
 
 
 def gradients_are_those_of_the_loop(ops: Ops[Any], case: LinearCase) -> None:
@@ -80,7 +82,8 @@ def gradients_are_those_of_the_loop(ops: Ops[Any], case: LinearCase) -> None:
 
     For backends that have ``gradients(function, arrays, weights)``; others have none to be wrong.
     """
-    if not hasattr(ops, "gradients"):
+    differentiate = getattr(ops, "gradients", None)
+    if differentiate is None:
         return
     names = [*case.layer.shapes, "x"]
     values = [*case.params().values(), case.x()]
@@ -91,16 +94,24 @@ def gradients_are_those_of_the_loop(ops: Ops[Any], case: LinearCase) -> None:
         return looped(case, dict(zip(case.layer.shapes, params, strict=True)), x, absolute)
 
     weights = random_array(rng, loop(values).shape, case.dtype)
-    found = ops.gradients(_runner(ops, case), [ops.asarray(v) for v in values], ops.asarray(weights))
-    for n, (name, gradient) in enumerate(zip(names, found, strict=True)):
+    run, given = _runner(ops, case), ([ops.asarray(v) for v in values], ops.asarray(weights))
+
+    def gradients(task: Any, arrays: Sequence[Any], weights: Any) -> Any:
+        return differentiate(partial(run, task), arrays, weights)
+
+    every = [compute(case.task(), *given) for compute in _also_compiled(ops, gradients)]
+    for n, (name, *found) in enumerate(zip(names, *every, strict=True)):
         along = random_array(rng, values[n].shape, case.dtype)
         moved, still = [*values], [*values]
         moved[n], still[n] = along, np.zeros_like(along)
         expected = np.sum(weights * (loop(moved) - loop(still)))
         magnitude = loop([np.abs(v) for v in moved], absolute=True)
-        actual = np.sum(numbers(ops, gradient) * along)
-        bound = np.sum(np.abs(weights) * magnitude) + np.sum(np.abs(numbers(ops, gradient) * along))
-        assert within(actual, expected, bound, case.dtype), f"gradient by {name}: {actual}, not {expected}"
+        for gradient in found:
+            actual = np.sum(numbers(ops, gradient) * along)
+            bound = np.sum(np.abs(weights) * magnitude) + np.sum(np.abs(numbers(ops, gradient) * along))
+            assert within(actual, expected, bound, case.dtype), (
+                f"gradient by {name}: {actual}, not {expected}"
+            )
 
 
 def a_change_of_gauge_changes_no_output(ops: Ops[Any], case: LinearCase) -> None:
@@ -109,9 +120,10 @@ def a_change_of_gauge_changes_no_output(ops: Ops[Any], case: LinearCase) -> None
     if case.layer.frozen:  # given codes leave no freedom
         return
     moved = {**params, **gauge_moved(case.layer.network, params, case.seed)}
-    result = _runner(ops, case)(*(ops.asarray(value) for value in (*moved.values(), x)))
+    operands = [ops.asarray(value) for value in (*moved.values(), x)]
     bound = looped(case, magnitudes(moved), np.abs(x), absolute=True)
-    close(ops, result, looped(case, params, x), bound, slack=20)
+    for run in _also_compiled(ops, _runner(ops, case)):
+        close(ops, run(case.task(), *operands), looped(case, params, x), bound, slack=20)
 
 
 LAWS: dict[Law, Callable[[Sequence[str]], st.SearchStrategy[Any]]] = {
@@ -125,13 +137,19 @@ LAWS: dict[Law, Callable[[Sequence[str]], st.SearchStrategy[Any]]] = {
 
 
 def _runner(ops: Ops[Any], case: LinearCase) -> Callable[..., Any]:
-    """The layer as a function of its parameters and the input, positionally."""
+    """The layer as a function of the task, its parameters and the input, positionally."""
 
-    def run(*operands: Any) -> Any:
+    def run(task: Any, *operands: Any) -> Any:
         *params, x = operands
         named = dict(zip(case.layer.shapes, params, strict=True))
         if case.way == "fan_out":
             return fan_out(case.layer, named, x, ops=ops)
-        return apply(case.layer, named, x, case.task(), ops=ops)
+        return apply(case.layer, named, x, task, ops=ops)
 
     return run
+
+
+def _also_compiled(ops: Ops[Any], function: Callable[..., Any]) -> list[Callable[..., Any]]:
+    """A function and, where a backend compiles, the same compiled, all that it is given being traced."""
+    compile_ = getattr(ops, "jit", None)
+    return [function] if compile_ is None else [function, compile_(function)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -15,14 +15,6 @@ SHORTLIST = 6  # candidates of its own that tnshare is compared with
 MEMORY = 2**31  # bytes of intermediates beyond which a program is left out
 EMPTY = "an empty call"  # of a compiled program, with the same operands and results
 LONG = 0.2  # seconds beyond which only candidates near the best prediction are run
-
-
-@runtime_checkable
-class Text(Protocol):
-    """A program that says what it is compiled to."""
-
-    def text(self) -> str:
-        """The compiled program, in words."""
 
 
 @dataclass
@@ -37,7 +29,8 @@ class Programs:
     @property
     def same(self) -> list[str]:
         """The programs that are compiled to the very same as tnshare, as far as they say what that is."""
-        texts = {name: run.text() for name, run in self.run.items() if isinstance(run, Text)}
+        asked = {name: getattr(run, "text", None) for name, run in self.run.items()}
+        texts = {name: ask() for name, ask in asked.items() if ask is not None}
         ours = texts.get("tnshare")
         return [name for name, text in texts.items() if text == ours and not name.startswith("tnshare")]
 

@@ -54,6 +54,10 @@ class Embedding(TaskLayer):
         padding = "" if d.padding_idx is None else f", padding_idx={d.padding_idx}"
         return f"{d.num_embeddings}, {d.embedding_dim}, {self._tasks_repr()}{padding}"
 
+    @staticmethod
+    def _alike(x: Any, factor: torch.Tensor) -> bool:
+        return False  # tokens never have the dtype of a table
+
     def _check_dtype(self, x: torch.Tensor, factor: torch.Tensor) -> None:
         if x.is_floating_point() or x.is_complex() or x.dtype == torch.bool:
             raise tn.TnshareError(

@@ -222,3 +222,20 @@ def test_hooks_of_one_and_scripts_are_refused(make):
     plain = tnt.share([hooked(nn.Linear(2, 2).requires_grad_(False)) for _ in range(2)], "single")
     bias = plain.weights(1)["bias"]
     torch.testing.assert_close(plain(torch.zeros(1, 2), 1)[0], 2 * bias)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_numbers_that_are_none_are_told_with_the_weight(value):
+    models = varied(nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 2)))
+    shared = tnt.share(models, eps=0.1)
+    with torch.no_grad():
+        models[2][1].weight[1, 0] = value
+    with pytest.raises(
+        tn.TnshareError, match=rf"1\.weight: a stack must be finite: found {value} at \(0, 1, 2\)"
+    ):
+        tnt.share(models)
+    with pytest.raises(
+        tn.TnshareError, match="the weights of a network must be finite: found NaN or infinity"
+    ):
+        shared.add_task(models[2])
+    assert len(shared.tasks) == T

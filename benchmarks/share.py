@@ -1,7 +1,8 @@
-"""Ten softly shared LeNets against ten plain ones: a training step, its peak memory, and the conversion.
+"""Ten softly shared LeNets against ten plain ones: a training step, its peak memory, and the conversion; and
+rows of mixed tasks against a loop over tasks.
 
 `python -m benchmarks.share` takes a few minutes on one core and writes results/share.json; --part measures
-the steps or the conversions alone, and leaves the other half of the results as it is.
+one part alone, and leaves the others of the results as they are.
 """
 
 from __future__ import annotations
@@ -19,16 +20,20 @@ import torch
 from threadpoolctl import threadpool_limits
 from torch import nn
 
+import tnshare as tn
+
 from . import records
 from .__main__ import table
+from .allocator import keep_memory
 from .decompose import textbook_svds
 from .lenets import Step, batches, hinge, plain_ways, sgd, step, trained
 from .memory import peak_bytes
-from .timing import Timing, interleave, noise_floor
+from .timing import Timing, interleave, laps, noise_floor, timing
 
 METHODS = ("tucker", "laf", "tt")
 EPS = 0.1
-SUM = "sum of ten losses"
+SUM, LOOP = "sum of ten losses", "loop over tasks"
+PARTS = ("steps", "conversions", "mixed")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -37,22 +42,24 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=15, help="rounds in which every program runs once (15)")
     results = Path(__file__).parent / "results"
     parser.add_argument("--results", type=Path, default=results, help="folder (benchmarks/results)")
-    parser.add_argument("--part", choices=("steps", "conversions"), help="what to measure (both)")
+    parser.add_argument("--part", choices=PARTS, help="what to measure (all)")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     nets, path = trained(), options.results / "share.json"
     result = json.loads(path.read_text(encoding="utf-8")) if path.exists() and options.part else {}
     result |= {"commit": records.commit(), "machine": records.machine()}
     with threadpool_limits(1):
-        if options.part != "conversions":
+        if options.part in (None, "steps"):
             result |= steps(nets, options.rounds)
-        if options.part != "steps":
+        if options.part in (None, "conversions"):
             result["conversions"] = conversions(nets, options.rounds)
-    if {"steps", "conversions"} <= result.keys():
+        if options.part in (None, "mixed"):
+            result["mixed"] = mixed(options.rounds)
+    if result.keys() >= set(PARTS):
         result["verdicts"] = verdicts(result)
     options.results.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    for part in ("steps", "conversions", "verdicts"):
+    for part in (*PARTS, "verdicts"):
         print(table(result.get(part) or [{"": "-"}]), end="\n\n")
 
 
@@ -109,17 +116,56 @@ def svds(nets: Sequence[nn.Module], method: str) -> Callable[[], None]:
     return run
 
 
+def mixed(rounds: int) -> list[dict[str, Any]]:
+    """Seconds of 1,024 rows over 100 tasks through a layer, by one call and by a call for each task.
+
+    With memory that is kept, as in the other measurements of layers: see `keep_memory`.
+    """
+    keep_memory()
+    layer = tnt.Linear(256, 256, tasks=100, spec=tn.Tucker((32, 64, 25)))
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(1024, 256, generator=generator)
+    ids = torch.randint(100, (1024,), generator=generator)
+
+    def loop() -> torch.Tensor:
+        return torch.cat([layer(x[ids == t], t) for t in range(100)])
+
+    def lap(run: Callable[[], torch.Tensor]) -> tuple[float, float]:
+        layer.zero_grad()
+        start = time.process_time()
+        y = run()
+        forward = time.process_time()
+        y.backward(torch.ones_like(y))  # type: ignore[no-untyped-call]
+        return forward - start, time.process_time() - forward
+
+    found = laps({LOOP: loop, "mixed": lambda: layer(x, ids)}, lap, rounds=5 * rounds, label="mixed")
+    parts = {name: [timing(part).median for part in zip(*own, strict=True)] for name, own in found.items()}
+    whole = {name: timing([sum(lap) for lap in own]) for name, own in found.items()}
+    return [
+        {
+            "way": name,
+            "forward": parts[name][0],
+            "backward": parts[name][1],
+            "/ mixed": whole[name].median / whole["mixed"].median,
+            "noise floor": noise_floor(whole),
+        }
+        for name in (LOOP, "mixed")
+    ]
+
+
 def verdicts(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The goals: time against the fastest plain way, memory against the sum of ten losses, conversion."""
     ways = {row["way"]: row for row in result["steps"]}
     fastest = min(row["seconds"] for way, row in ways.items() if not way.startswith("shared"))
     ours, summed = ways["shared, tucker"], ways[SUM]
+    by_task = next(row for row in result["mixed"] if row["way"] == LOOP)
     conversion = next(row for row in result["conversions"] if row["method"] == "tucker")
     found = {
         "a step / the fastest plain way": (ours["seconds"] / fastest, 1.25),
         "peak memory, parameters included / that of the sum": (ours["peak"] / summed["peak"], 1.1),
         "peak memory beyond parameters / that of the sum": (ours["beyond"] / summed["beyond"], None),
         "share / its SVDs": (conversion["share / SVDs"], 1.2),
+        "rows of mixed tasks / loop over tasks": (1 / by_task["/ mixed"], 1 / 5),
     }
     return [
         {"goal": name, "found": value, "at most": most, "holds": None if most is None else value <= most}

@@ -140,10 +140,73 @@ def test_a_gradient_that_would_be_lost_is_an_error():
     models = varied(Past("function"))
     shared, x = tnt.share(models, eps=0), torch.ones(3, 2, dtype=torch.float64)
     torch.testing.assert_close(shared(x, 1), models[1](x))
-    with pytest.raises(RuntimeError, match=r"device meta|different metadata"):
+    with pytest.raises(tn.TnshareError, match=r"gradient of 'bias' would be lost: .* an autograd\.Function"):
         shared(x, 1).sum().backward()
     frozen = [model.requires_grad_(False) for model in models]  # nothing is lost where nothing is trained
     torch.testing.assert_close(tnt.share(frozen, eps=0)(x, 1), models[1](x))
+
+
+class Times(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(weight)
+        return x @ weight
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient @ ctx.saved_tensors[0].T, None
+
+
+def times(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    return x @ weight
+
+
+class Unseen(nn.Module):
+    scripted = None
+
+    def __init__(self, how):
+        super().__init__()
+        self.fc, self.how = nn.Linear(2, 2), how
+
+    def forward(self, x):
+        function = Times.apply if self.how == "function" else Unseen.scripted
+        return function(x, self.fc.weight)
+
+
+@pytest.mark.parametrize("kind", ["tucker", "single", "hard"])
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*")
+def test_products_with_what_has_no_numbers_are_errors(kind, monkeypatch):
+    """Found: torch multiplies a matrix by one on the meta device, into memory as it lies."""
+    x = torch.ones(3, 2, dtype=torch.float64, requires_grad=True)
+    text = "'fc.weight' is used where the tensor of a task cannot be put in, by aten.*: in TorchScript"
+    monkeypatch.setattr(Unseen, "scripted", torch.jit.script(times))
+    shared = tnt.share(varied(Unseen("script")), layers={"fc.weight": kind})
+    for call in (lambda: shared(x, 1), lambda: shared.fan_out(x), lambda: shared(x, [0, 1, 1])):
+        with pytest.raises(RuntimeError, match="failed in the TorchScript interpreter"):  # which drops ours
+            call()
+    models = [model.requires_grad_(False) for model in varied(Unseen("function"))]
+    shared = tnt.share(models, layers={"fc.weight": kind})
+    y = shared(x, 1)
+    torch.testing.assert_close(y, x @ shared.weights(1)["fc.weight"])
+    with pytest.raises(tn.TnshareError, match=text):
+        y.sum().backward()
+
+
+class Graph(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(2, 2)
+        self.register_buffer("edges", torch.eye(3, dtype=torch.float64).to_sparse())
+
+    def forward(self, x):
+        return torch.sparse.mm(self.edges, self.fc(x))
+
+
+def test_a_sparse_buffer_stays_one():
+    models, x = varied(Graph()), torch.ones(3, 2, dtype=torch.float64)
+    shared = tnt.share(models, eps=0)
+    torch.testing.assert_close(shared(x, 1), models[1](x))
+    assert shared.unshare()[1].edges.is_sparse
 
 
 def hooked(model):
@@ -159,3 +222,20 @@ def test_hooks_of_one_and_scripts_are_refused(make):
     plain = tnt.share([hooked(nn.Linear(2, 2).requires_grad_(False)) for _ in range(2)], "single")
     bias = plain.weights(1)["bias"]
     torch.testing.assert_close(plain(torch.zeros(1, 2), 1)[0], 2 * bias)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_numbers_that_are_none_are_told_with_the_weight(value):
+    models = varied(nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 2)))
+    shared = tnt.share(models, eps=0.1)
+    with torch.no_grad():
+        models[2][1].weight[1, 0] = value
+    with pytest.raises(
+        tn.TnshareError, match=rf"1\.weight: a stack must be finite: found {value} at \(0, 1, 2\)"
+    ):
+        tnt.share(models)
+    with pytest.raises(
+        tn.TnshareError, match="the weights of a network must be finite: found NaN or infinity"
+    ):
+        shared.add_task(models[2])
+    assert len(shared.tasks) == T

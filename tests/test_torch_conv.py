@@ -138,6 +138,34 @@ def test_layers_say_what_they_are():
     assert "looked up" in tnt.Embedding(5, 3, tasks=2, spec=tn.LAF(2)).explain(64, "one")
 
 
+@pytest.mark.parametrize(
+    ("kind", "args", "options"),
+    [
+        ("Linear", (4, 6), {}),
+        ("Conv1d", (4, 6, 3), {}),
+        ("Conv2d", (4, 6, (3, 1)), {"stride": 2, "padding": (1, 0), "dilation": 2, "groups": 2}),
+        ("Conv3d", (4, 6, 3), {"padding": "same", "padding_mode": "circular"}),
+        ("Embedding", (5, 3), {"padding_idx": -1}),
+        ("Embedding", (5, 3), {"max_norm": None, "norm_type": 1.0, "sparse": False}),
+    ],
+)
+def test_layers_are_asked_as_torch_s_are(kind, args, options):
+    torch_s = getattr(nn, kind)(*args, **options)
+    layer = getattr(tnt, kind)(*args, tasks=3, spec=tn.LAF(2), **options)
+    names = ["in_features", "out_features", "in_channels", "out_channels", "kernel_size", "stride", "padding"]
+    names += ["dilation", "groups", "padding_mode", "num_embeddings", "embedding_dim", "padding_idx"]
+    asked = [name for name in names if hasattr(torch_s, name)]
+    assert len(asked) >= 2
+    assert [getattr(layer, name) for name in asked] == [getattr(torch_s, name) for name in asked]
+
+
+@pytest.mark.parametrize("option", [{"max_norm": 1.0}, {"scale_grad_by_freq": True}, {"sparse": True}])
+def test_what_only_a_table_has_is_refused(option):
+    ((name, value),) = option.items()
+    with pytest.raises(tn.TnshareError, match=f"{name}={value} is for a table, .*: leave {name} out"):
+        tnt.Embedding(5, 3, tasks=2, spec=tn.LAF(2), **option)
+
+
 def test_copies_and_pickles():
     for layer, x in (
         (tnt.Conv1d(2, 3, 2, tasks=2, spec=tn.LAF(2)), torch.randn(2, 2, 5)),

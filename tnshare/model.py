@@ -94,11 +94,19 @@ def share_arrays(
             if max_parameters is not None and name in free:
                 keywords["max_parameters"] = max_parameters * models[0][name].size // total
             stack = np.stack([model[name].transpose(orders[name]) for model in models], axis=-1)
-            soft[name] = decompose(stack, kind, **keywords)
+            soft[name] = _decomposed(name, stack, kind, keywords)
             rows.append(_soft_row(name, soft[name], models))
     single = tuple(name for name, kind in kinds.items() if kind == SINGLE)
     warnings = tuple(f"{name}: {text}" for name, d in soft.items() for text in d.warnings)
     return SharedModel(soft, hard, single, {name: orders[name] for name in soft}, tuple(rows), warnings)
+
+
+def _decomposed(name: str, stack: NDArray, method: str, keywords: Mapping[str, Any]) -> Decomposition:
+    """A stack as factors; what is wrong with it is said with the name of the weight."""
+    try:
+        return decompose(stack, method, **keywords)
+    except TnshareError as error:
+        raise TnshareError(f"{name}: {error}") from None
 
 
 def code_of(
@@ -115,6 +123,8 @@ def code_of(
     precise = np.complex128 if unit.dtype.kind == "c" else np.float64
     basis = compose(wide, {**factors, node.name: unit}).reshape(-1, rank).astype(precise)
     target = weight.reshape(-1).astype(precise)
+    if not np.isfinite(target).all():
+        raise TnshareError("the weights of a network must be finite: found NaN or infinity")
     code, *_ = np.linalg.lstsq(basis, target, rcond=None)
     error = float(np.linalg.norm(basis @ code - target)) / (float(np.linalg.norm(target)) or 1.0)
     return {node.name: code.astype(factors[node.name].dtype).reshape(node.shape[1:])}, error

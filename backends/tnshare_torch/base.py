@@ -88,7 +88,7 @@ class TaskLayer(LayerState):
     def forward(self, x: torch.Tensor, task: Any = None) -> torch.Tensor:
         """The outputs of one task, of a task for each row, or of all tasks, each on its own row of x."""
         factors, bias = self._tensors()
-        if not _alike(x, factors[0]) or (isinstance(task, torch.Tensor) and task.is_meta):
+        if not self._alike(x, factors[0]) or (isinstance(task, torch.Tensor) and task.is_meta):
             self._check(x, task, factors[0])
         training = torch.is_grad_enabled()
         if torch.compiler.is_compiling():
@@ -100,7 +100,7 @@ class TaskLayer(LayerState):
     def fan_out(self, x: torch.Tensor) -> torch.Tensor:
         """The same x (..., in) through every task: (T, ..., out)."""
         factors, bias = self._tensors()
-        if not _alike(x, factors[0]):
+        if not self._alike(x, factors[0]):
             self._check(x, None, factors[0])
         training = torch.is_grad_enabled()
         if torch.compiler.is_compiling():
@@ -163,6 +163,11 @@ class TaskLayer(LayerState):
         except KeyError:  # frozen codes are buffers; a parametrised factor (weight_norm, pruning) is computed
             return [getattr(self, name) for name in self._names], self.bias
 
+    @staticmethod
+    def _alike(x: Any, factor: torch.Tensor) -> bool:
+        """Whether x is a tensor that goes with a factor, as nearly all do; quickly told."""
+        return getattr(x, "dtype", None) is factor.dtype and x.device == factor.device
+
     def _check(self, x: torch.Tensor, task: Any, factor: torch.Tensor) -> None:
         """Say what torch's own errors would not: x and ids that do not go with the layer."""
         if not isinstance(x, torch.Tensor):
@@ -212,11 +217,6 @@ class TaskLayer(LayerState):
         """
         self._calls.ahead(next(self.parameters()), self.plan_for)
         return True
-
-
-def _alike(x: Any, factor: torch.Tensor) -> bool:
-    """Whether x is a tensor that goes with a factor, as nearly all do; quickly told."""
-    return getattr(x, "dtype", None) is factor.dtype and x.device == factor.device
 
 
 def _batches(plan_for: Sequence[int]) -> tuple[int, ...]:

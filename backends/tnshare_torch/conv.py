@@ -63,6 +63,12 @@ class _Conv(TaskLayer):
         )
         super().__init__(description, **keywords)
         self._padding = padding
+        self.in_channels, self.out_channels, self.kernel_size = in_channels, out_channels, kernel
+        self.stride, self.padding, self.dilation = (
+            (size,) * self.dims if is_whole(size) else size if isinstance(size, str) else tuple(size)  # type: ignore[arg-type]
+            for size in (stride, padding, dilation)
+        )
+        self.groups, self.padding_mode = groups, padding_mode
 
     def explain(
         self, batch: int, way: Way = "mixed", *, training: bool = True, sizes: Sequence[int] = ()

@@ -35,6 +35,7 @@ class Linear(TaskLayer):
         **keywords: Any,
     ) -> None:
         super().__init__(tn.Linear(in_features, out_features, tasks=tasks, spec=spec, bias=bias), **keywords)
+        self.in_features, self.out_features = in_features, out_features
 
     def extra_repr(self) -> str:
         """What the constructor was given."""

@@ -99,8 +99,8 @@ class Table:
 class Replacing(TorchFunctionMode):
     """Every torch function that is given a placeholder is given its tensor instead.
 
-    The table is by the id of placeholders, which lie on the meta device: one that were missed would fail
-    loudly, not compute with some task's numbers. A mode belongs to a thread, and so several may run at once.
+    The table is by the id of placeholders, which refuse every operation: one that were missed would not
+    compute with some task's numbers. A mode belongs to a thread, and so several may run at once.
     """
 
     def __init__(self, table: Table) -> None:

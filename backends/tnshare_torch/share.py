@@ -57,8 +57,9 @@ def share(
     network may assign to in its forward because no task reads what another left there.
 
     ``strategy`` says how several tasks run: "loop", one after the other; "vmap", all at once, or an error;
-    "auto", at once where that is faster and a probe has found the same numbers. An ``example`` input of one
-    task has all ways tried out now, and lets compiled code mix tasks in a batch.
+    "auto", at once where that is faster and a probe has found the same numbers, else one after the other
+    (``shared.explain()`` says why). Dropout draws other numbers at once than one after the other. An
+    ``example`` input of one task has all ways tried out now, and lets compiled code mix tasks in a batch.
     """
     given, names = _given(models)
     bounds: dict[str, Any] = {"eps": eps, "ranks": ranks, "relative_to": relative_to}

@@ -137,9 +137,9 @@ class Shared(SharedState):
         tensors, trained = {}, dict(self._template.named_parameters())
         number = self.index(task)
         for name, tensor in self.weights(number).items():
-            copied = tensor.detach().clone(memory_format=torch.contiguous_format)
-            is_parameter = name in trained
-            tensors[name] = nn.Parameter(copied, self._trains(name, number)) if is_parameter else copied
+            own, dense = tensor.detach(), tensor.layout is torch.strided
+            own = own.clone(memory_format=torch.contiguous_format) if dense else own.clone()
+            tensors[name] = nn.Parameter(own, self._trains(name, number)) if name in trained else own
         return fill(self._template, tensors)
 
     def unshare(self) -> list[nn.Module]:

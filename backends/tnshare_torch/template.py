@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_leaves
 import tnshare as tn
 
 from .functions import hooks, refuse_captured
+from .placeholder import Placeholder
 
 _NORMS = (
     nn.LayerNorm,
@@ -24,15 +25,10 @@ _NORMS = (
 
 
 def template_of(model: nn.Module) -> nn.Module:
-    """A copy whose parameters and buffers are placeholders on the meta device; tied ones stay tied."""
-
-    def placeholder(tensor: torch.Tensor) -> torch.Tensor:
-        empty = torch.empty_like(tensor, device="meta")
-        # One to train stays so: torch refuses its gradient, which an autograd.Function makes, past the mode.
-        return nn.Parameter(empty, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else empty
+    """A copy whose parameters and buffers are placeholders; tied ones stay tied."""
 
     # As a memo of what is copied already, wherever the network has them: in an RNN's own list of weights too.
-    return copy.deepcopy(model, {id(tensor): placeholder(tensor) for tensor in tensors_of(model).values()})
+    return copy.deepcopy(model, {id(t): Placeholder(t, name) for name, t in tensors_of(model).items()})
 
 
 def tensors_of(module: nn.Module) -> dict[str, torch.Tensor]:

@@ -1,6 +1,6 @@
 """`python -m benchmarks`: contract or materialise, what it costs, and what one would use instead.
 
-Without names a quick run of all suites (under five minutes); `--full` the whole. Each prints a table and
+Without names a quick run of all suites (about five minutes); `--full` the whole. Each prints a table and
 writes benchmarks/results/<name>.json, .html and figures. A run that was stopped goes on where it stopped.
 
 `python -m benchmarks yours --help` answers for a layer of your own, `python -m benchmarks report FILE.json`
@@ -148,7 +148,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("suites", nargs="*", metavar="suite", help=f"any of {', '.join(FULL)}")
-    parser.add_argument("--full", action="store_true", help="all points of the suites (about an hour)")
+    parser.add_argument("--full", action="store_true", help="all points of the suites (an hour or two)")
     parser.add_argument("--backend", choices=("torch", "jax"), default="torch")
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ... (cpu)")
     parser.add_argument("--seconds", type=float, help="of rounds for each point (0.4, with --full 2)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
-from .looks import LOOKS, WAYS, Rows, short
+from .looks import LOOKS, WAYS, Rows, legend, short
 from .measure import median
 from .summary import OURS, mean
 
@@ -40,7 +40,7 @@ def ways(rows: Rows) -> Figure:
 
 def roofline(rows: Rows) -> Figure:
     """Bars: times the least."""
-    figure = Figure(figsize=(11, 0.36 * len(rows) + 1.6), layout="constrained")
+    figure = Figure(figsize=(11, 0.36 * len(rows) + 2.0), layout="constrained")
     axis = figure.subplots()
     names = [row["name"] for row in rows]
     values = [row["facts"]["times the least"][OURS] for row in rows]
@@ -55,5 +55,5 @@ def roofline(rows: Rows) -> Figure:
     axis.set_xlabel("time of tnshare / least time")
     axis.plot([], [], "s", color=LOOKS[OURS][0], label="bound by flops")
     axis.plot([], [], "s", color=LOOKS["authors"][0], label="bound by bytes")
-    axis.legend(loc="lower right")
+    legend(figure, [axis])
     return figure

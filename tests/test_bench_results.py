@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import looks, page, readme, records, results, summary
+from benchmarks import bars, looks, page, readme, records, results, summary
 from benchmarks.case import Case
 from benchmarks.records import Records
 from benchmarks.run import run
@@ -207,6 +208,17 @@ def test_numbers_in_documents_are_those_of_their_files(tmp_path):
     assert readme.agrees("1,024", 1024.4)
     assert not readme.agrees("2.60", 2.606)
     assert readme.agrees("2.6", 2.64)
+
+
+@pytest.mark.parametrize("last", [1.2, 1.97, 3.0])
+def test_the_legend_of_the_roofline_covers_no_number(last):
+    figure = bars.roofline([roofline_row(times) for times in (1.4, 2.3, last)])
+    figure.savefig(io.BytesIO())
+    (axis,) = figure.axes
+    legends = [*figure.legends, *filter(None, [axis.get_legend()])]
+    assert len(legends) == 1
+    covered = legends[0].get_window_extent()
+    assert not [text.get_text() for text in axis.texts if covered.overlaps(text.get_window_extent())]
 
 
 # What docs/paper.md cites lies in a folder of its own, and tests/test_paper_commands.py looks there.

@@ -146,6 +146,7 @@ SHAPES = {
     "narrow tt": (40, 3, 6, tn.TT((4, 4))),
     "hard": (8, 32, 6, tn.LAF.hard_sharing()),
     "two laf": (2, 5, {"site": 2, "user": 4}, tn.LAF(2)),
+    "two tucker": (21, 8, {"site": 2, "user": 2}, tn.Tucker((2, 1, 2, 1))),
 }
 
 
@@ -153,7 +154,7 @@ SHAPES = {
 @pytest.mark.parametrize("shape", SHAPES)
 def test_no_candidate_needs_more_than_it_says(shape, way):
     options = dict(zip(("in_features", "out_features", "tasks", "spec"), SHAPES[shape], strict=True))
-    leads = [(16, 2)] if way == "mixed" else [(32,), (1,)]
+    leads = [(16, 2), (1, 2, 2)] if way == "mixed" else [(32,), (1,)]
     for lead, training in itertools.product(leads, [True, False]):
         case = Case(tuple(options.items()), way, lead, "float32", training, True, lead != (1,))
         calls = case.layer()._calls

@@ -41,6 +41,7 @@ class _Ledger:
     def __init__(self, plan: Plan, sizes: Mapping[str, int], kept: bool) -> None:
         self.plan, self.sizes = plan, sizes
         self.first = len(plan.network.nodes)
+        self.input = next((n for n, node in enumerate(plan.network.nodes) if node.name == "x"), -1)
         self.axes = [node.axes for node in plan.network.nodes] + [step.result for step in plan.steps]
         self.constant = [kept and not varies(axes) for axes in self.axes]
         # Entries times entries lie as the operands do, in whatever order those are given: to be copied.
@@ -102,7 +103,10 @@ class _Ledger:
             new = inputs + sum(self._temporary(step, m, part) for m in step.operands)
             most = max(most, alive + new + (self.result(n) if given in disordered else 0))
             alive += inputs - (self.result(n) if n != last else 0)
-            disordered |= {m for m in step.operands if _moved(step, m)}
+            moved = {m for m in step.operands if _moved(step, m)}
+            # That of x goes where it belongs through the view that folded its axes, which comes last.
+            alive += self._size(self.input) if self.input in moved else 0
+            disordered |= moved
         return most
 
     def _temporary(self, step: Step | Take, operand: int, part: bool) -> int:

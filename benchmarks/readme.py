@@ -18,13 +18,18 @@ from . import results, summary, verdicts
 Known = Callable[[Path], Mapping[str, float]]
 RESULTS = Path(__file__).parent / "results"
 _CITED = re.compile(
-    r"(?P<number>\d[\d,]*(?:\.\d+)?)(?P<unit>[ \w%]*)<!-- (?P<file>[\w.-]+\.json): (?P<key>[^>]+?) -->"
+    r"(?P<number>\d[\d,]*(?:\.\d+)?)(?P<unit>[ \w%]*)"
+    r"<!-- (?P<file>(?:paper/)?[\w.-]+\.json): (?P<key>[^>]+?) -->"
 )
 _PLANNED = ("torch", "jax")  # suites of the planner, of which a file has one
 
 
 def facts_in(path: Path) -> dict[str, float]:
-    """All numbers of a file of `benchmarks.run` or `benchmarks.planner` that a document may cite."""
+    """All numbers of a file of results, of those in the folder ``paper`` too, that a document may cite."""
+    if path.parent.name == "paper":
+        from .paper import cited  # which imports this module
+
+        return cited.facts(path)
     return facts(results.read(path))
 
 

@@ -354,6 +354,10 @@ def test_documents_cite_what_the_results_say(tmp_path):
     text = "4.25<!-- mnist.json: DMTRL-TT 1 % --> and 6.6<!-- mnist.json: STL 1 % -->"
     assert readme.disagreements(text, tmp_path, cited.facts) == ["STL 1 %: 6.6 is written, 6.6667 was found"]
     assert readme.updated(text, tmp_path, cited.facts) == text.replace("6.6", "6.7")
+    (tmp_path / "paper").mkdir()
+    (tmp_path / "mnist.json").rename(tmp_path / "paper" / "mnist.json")
+    elsewhere = text.replace("mnist.json", "paper/mnist.json")  # as the README cites them, beside others
+    assert readme.disagreements(elsewhere, tmp_path) == ["STL 1 %: 6.6 is written, 6.6667 was found"]
 
 
 def test_the_numbers_of_the_page_on_the_paper_are_those_of_the_results():

@@ -204,6 +204,10 @@ def _new_tasks(rows: Sequence[Row]) -> list[str]:
     )
     return [
         html.heading("New alphabets for a shared network"),
+        html.paragraph(
+            "The second protocol: under a first one, whose test errors had been read, codes alone were worse "
+            "than training from scratch (new-tasks-first.json, docs/paper.md)."
+        ),
         html.picture("Error against the drawings of every character", picture),
         html.table("Mean error of alphabets that were held out", titles, cells),
         _verdicts(claims.new_task_claims(rows, CODES, SCRATCH)),

@@ -239,3 +239,24 @@ def test_numbers_that_are_none_are_told_with_the_weight(value):
     ):
         shared.add_task(models[2])
     assert len(shared.tasks) == T
+
+
+class Asking(nn.Module):
+    """Branches on what it is told of its weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 3)
+
+    def forward(self, x):
+        known = self.fc.weight.requires_grad and self.fc.weight.is_leaf
+        return self.fc(x) * (2 if known else 3)
+
+
+@pytest.mark.parametrize("grad", [True, False])
+def test_a_weight_says_of_itself_what_that_of_a_plain_network_says(grad):
+    nets, x = [Asking() for _ in range(3)], torch.randn(5, 4)
+    shared = tnt.share(nets, method="laf", eps=0)
+    with torch.set_grad_enabled(grad):
+        for task, net in enumerate(nets):
+            torch.testing.assert_close(shared(x, task), net(x), rtol=1e-4, atol=1e-5)

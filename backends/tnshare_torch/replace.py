@@ -17,6 +17,8 @@ from .aside import ASIDE, Rows
 from .soft import Soft
 
 _DATA = torch.Tensor.data.__get__  # type: ignore[attr-defined]
+# Asked of a weight, not of what composes it.
+_ASKED = torch.Tensor.is_leaf.__get__, torch.Tensor.requires_grad.__get__  # type: ignore[attr-defined]
 _DROPS = frozenset(
     {
         functional.dropout,
@@ -135,6 +137,8 @@ class Replacing(TorchFunctionMode):
                 return soft.linear(table.task, x, table.real(bias))
         if table.rows is not None and func in ASIDE:
             return ASIDE[func](table.rows, *table.real(args), **table.real(named))
+        if not torch.compiler.is_compiling() and func in _ASKED and table.soft(args[0]) is not None:
+            return func(*args)
         result = func(*table.real(args), **table.real(named))
         if not torch.compiler.is_compiling() and func == _DATA and (soft := table.soft(args[0])) is not None:
             soft.watched(result)

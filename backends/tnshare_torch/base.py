@@ -7,6 +7,8 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import torch
+from torch import is_grad_enabled
+from torch.compiler import is_compiling
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 import tnshare as tn
@@ -90,8 +92,8 @@ class TaskLayer(LayerState):
         factors, bias = self._tensors()
         if not self._alike(x, factors[0]) or (isinstance(task, torch.Tensor) and task.is_meta):
             self._check(x, task, factors[0])
-        training = torch.is_grad_enabled()
-        if torch.compiler.is_compiling():
+        training = is_grad_enabled()
+        if is_compiling():
             return self._traced(*self._way(task), factors, bias, x, training, statically_known_true)
         keeper = None if training or self.training else self._kept
         y: torch.Tensor = self._calls.apply(factors, bias, x, task, training, keeper)
@@ -102,8 +104,8 @@ class TaskLayer(LayerState):
         factors, bias = self._tensors()
         if not self._alike(x, factors[0]):
             self._check(x, None, factors[0])
-        training = torch.is_grad_enabled()
-        if torch.compiler.is_compiling():
+        training = is_grad_enabled()
+        if is_compiling():
             return self._traced("fan_out", None, factors, bias, x, training, statically_known_true)
         keeper = None if training or self.training else self._kept
         y: torch.Tensor = self._calls.fan_out(factors, bias, x, training, keeper)

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import index_select
+from torch.compiler import is_compiling
 
 from tnshare.errors import TnshareError
 from tnshare.ops import NDArray
@@ -49,25 +51,23 @@ class TorchOps:
         if (
             len(ids) == 1
             and isinstance(first, torch.Tensor)
-            and first.dtype == torch.int64
+            and first.dtype is torch.int64
             and first.ndim == 1
         ):
             # Backwards, index_select adds rows up without sorting them.
-            return torch.index_select(a, 0, refused(first, a.shape[0]))
+            return index_select(a, 0, refused(first, a.shape[0]) if is_compiling() else first)
         if len(ids) > 1 or isinstance(first, int):
             return a[tuple(_index(i, n, a.device) for i, n in zip(ids, a.shape, strict=False))]
         index = _index(first, a.shape[0], a.device)
         if index.ndim == 1:  # backwards, index_select adds rows up without sorting them
-            return torch.index_select(a, 0, index)
+            return index_select(a, 0, index)
         # a[index] would read the value of a single index, and compile a compiled call again for every task.
-        return torch.index_select(a, 0, index.reshape(-1)).reshape(index.shape + a.shape[1:])
+        return index_select(a, 0, index.reshape(-1)).reshape(index.shape + a.shape[1:])
 
     @staticmethod
     def row(a: torch.Tensor, i: Any) -> torch.Tensor:
         return (
-            a[i : i + 1]
-            if type(i) is int
-            else torch.index_select(a, 0, _index(i, a.shape[0], a.device).reshape(1))
+            a[i : i + 1] if type(i) is int else index_select(a, 0, _index(i, a.shape[0], a.device).reshape(1))
         )
 
     @staticmethod
@@ -79,7 +79,7 @@ class TorchOps:
     def values(a: Any) -> NDArray | None:
         if not isinstance(a, torch.Tensor):
             return np.asarray(a)
-        if torch.compiler.is_compiling() or a.is_meta:
+        if is_compiling() or a.is_meta:
             return None
         if a.layout != torch.strided:
             raise TnshareError(f"ids and tokens must be dense: found {a.layout}; convert with to_dense()")
@@ -91,7 +91,7 @@ class TorchOps:
 
     @staticmethod
     def concrete(a: torch.Tensor) -> bool:
-        if torch.compiler.is_compiling() or a.is_meta or type(a) not in (torch.Tensor, torch.nn.Parameter):
+        if is_compiling() or a.is_meta or type(a) not in (torch.Tensor, torch.nn.Parameter):
             return False
         return not torch._C._functorch.is_functorch_wrapped_tensor(a)
 
@@ -132,7 +132,7 @@ def refused(ids: torch.Tensor, size: int) -> torch.Tensor:
 
     The host does not look at their values, so it need not wait for a device. Eager calls check them before.
     """
-    return torch.where(ids < 0, size, ids) if torch.compiler.is_compiling() else ids
+    return torch.where(ids < 0, size, ids) if is_compiling() else ids
 
 
 def _index(ids: Any, size: int, device: torch.device) -> Any:

@@ -43,8 +43,7 @@ def main(arguments: list[str] | None = None) -> None:
         return
     at = records.commit()
     kept = records.Records(options.results / f"planner-{records.label(at)}.jsonl")
-    # XLA asks for the memory of its results anew in every call: see `allocator`.
-    allocator = keep_memory() if suite == "jax" else "the system's"
+    allocator = keep_memory()
     with tempfile.TemporaryDirectory() as store:
         os.environ["TNSHARE_CACHE"] = store  # what autotuning finds is found anew in every run
         chosen = [

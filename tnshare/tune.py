@@ -19,10 +19,11 @@ KIND = "autotune"
 COMPILED = 18  # candidates that are timed where each is compiled first
 _FAR = 3.0  # times as slow by the prediction of a compiler's work: not worth compiling
 SHORTLIST = 14  # candidates that are timed; fewer of those that take long
-_SECONDS = 0.1  # for each candidate, at least three rounds
+_SECONDS = 0.15  # for each candidate that is not out of the question, at least three rounds
 _HOPELESS = 2.0  # times as slow as the fastest: not timed again; less after many rounds
 _SLICE = 0.02  # seconds that other processes may take at a time, which one in the first rounds is forgiven
 _FIRST = 6
+_MOST = 1000  # rounds
 
 
 def tuned(
@@ -120,23 +121,26 @@ def fastest(
 def timed(programs: Mapping[str, Callable[[], object]]) -> dict[str, float]:
     """Times over rounds in which the programs run in an order that is shuffled anew."""
     times: dict[str, list[float]] = {name: [] for name in programs}
+    spent = dict.fromkeys(programs, 0.0)
     shuffle = random.Random(0).shuffle
     rounds = 0
-    while programs and (rounds < 4 or sum(map(sum, times.values())) < _SECONDS * len(programs)):
-        order = list(programs)
+    while rounds < 4 or (rounds < _MOST and sum(spent.values()) < _SECONDS * len(spent)):
+        order = list(spent)
         shuffle(order)
         for name in order:
             start = time.perf_counter()
             programs[name]()
-            times[name].append(time.perf_counter() - start)
+            took = time.perf_counter() - start
+            times[name].append(took)
+            spent[name] += took
         rounds += 1
-        shortest = min(min(values) for values in times.values())
+        shortest = min(min(times[name]) for name in spent)
         if rounds > 1:
             hopeless = 1 + (_HOPELESS - 1) / max(1, rounds / _FIRST)
             limit = hopeless * shortest + (_SLICE if rounds < _FIRST else 0.0)
-            programs = {n: p for n, p in programs.items() if min(times[n]) < limit}
-    # On a busy machine the shortest time says the most; the first run was a warm-up.
-    return {name: min(values[1:]) for name, values in times.items() if len(values) > 1}
+            spent = {name: total for name, total in spent.items() if min(times[name]) <= limit}
+    # On a busy machine short times say the most, though the shortest may be luck; the first was a warm-up.
+    return {name: sorted(values[1:])[len(values) // 5] for name, values in times.items() if len(values) > 1}
 
 
 def _program(run: Runner, training: bool, ops: Ops[Any], inputs: Inputs) -> Callable[[], object]:

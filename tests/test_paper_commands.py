@@ -348,6 +348,7 @@ def test_documents_cite_what_the_results_say(tmp_path):
     assert found["STL 1 %, parameters"] == 7000
     assert found["DMTRL-TT 1 %, sharing fc1"] == 0.75
     assert found["DMTRL-TT below STL 1 %"] == pytest.approx(1.25)  # of the two seeds that both have
+    assert found["DMTRL-TT below STL 1 %, least"] == 1.0
     assert found["DMTRL-TT below STL 1 %, in per cent"] == pytest.approx(100 * 1.25 / 5.5)
     assert found["DMTRL-TT below STL 1 %, half"] == pytest.approx(12.706 * 0.25, rel=1e-3)
     assert "DMTRL-TT 1 %, binary" not in found

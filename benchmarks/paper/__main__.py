@@ -9,11 +9,11 @@ from pathlib import Path
 import platformdirs
 import torch
 
+from benchmarks.allocator import keep_memory
 from benchmarks.records import ROOT
 
 from . import commands
 from .data import folder
-from .memory import keep_freed_memory
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--work", type=Path, default=Path(platformdirs.user_cache_dir("tnshare")) / "paper")
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
-    keep_freed_memory()
+    keep_memory()
     commands.COMMANDS[options.experiment](
         commands.Options(
             full=options.full,

@@ -10,6 +10,7 @@ from typing import Any
 from . import verdicts
 from .programs import EMPTY
 from .records import label
+from .results import as_json
 from .verdicts import Row, Verdict
 
 PEERS = {
@@ -42,7 +43,7 @@ def write(folder: Path, result: Mapping[str, Any], file: str = "planner") -> str
             if table.exists():
                 table.replace(folder / f"{name}.md")
             said = f"the results of another commit are kept as {name}.json and {name}.md; "
-    data.write_text(_json(result), encoding="utf-8")
+    data.write_text(as_json(result), encoding="utf-8")
     table.write_text(markdown(result), encoding="utf-8")
     return f"{said}wrote {data.name} and {table.name}"
 
@@ -183,24 +184,3 @@ def _split(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     lines = [head, ["---"] * len(head), *rows]
     return ["| " + " | ".join(cell.replace("|", "/") for cell in line) + " |" for line in lines]
-
-
-def _json(result: Mapping[str, Any]) -> str:
-    """Readable, with one line for each point, so that a difference between two runs can be read."""
-    suites = result["suites"]
-    parts = []
-    for name, rows in suites.items():
-        lines = ",\n".join("   " + json.dumps(_rounded(row)) for row in rows)
-        parts.append(f"  {json.dumps(name)}: [\n{lines}\n  ]")
-    head = {k: v for k, v in result.items() if k != "suites"}
-    body = json.dumps(head, indent=1)[:-2]
-    return f'{body},\n "suites": {{\n' + ",\n".join(parts) + "\n }\n}\n"
-
-
-def _rounded(value: Any) -> Any:
-    """Four digits, which is more than is known."""
-    if isinstance(value, float):
-        return float(f"{value:.4g}")
-    if isinstance(value, Mapping):
-        return {k: _rounded(v) for k, v in value.items()}
-    return [_rounded(v) for v in value] if isinstance(value, list | tuple) else value

@@ -59,7 +59,7 @@ def _about(rows: Sequence[Row], method: str, fraction: float) -> dict[str, float
 
 
 def _compared(rows: Sequence[Row], ours: str, other: str, fraction: float) -> dict[str, float]:
-    """By how much one method is below another on the seeds that both have: in the mean, at least, per cent."""
+    """By how much one method is below another on the seeds that both have: the mean, the least, per cent."""
     name = f"{ours} below {other} {100 * fraction:g} %"
     found: dict[str, float] = {}
     for measure, words in list(_MEASURES.items())[:2]:

@@ -12,6 +12,7 @@ from .checks import whole
 from .contest import Contest
 from .cost import Profile
 from .errors import TnshareError
+from .known import EVERY, Known
 from .layer import Layer
 from .ops import Ops
 from .profiles import PROFILES, profile_for
@@ -49,6 +50,7 @@ class Calls:
         self._only_tasks = layer.task_shape[0] if len(layer.task_shape) == 1 else 0
         self._guards: Callable[[Any], bool] = getattr(ops, "guards", _never) if self.guarded else _never
         self._runs: dict[Any, Runner] = {}
+        self.known = Known(getattr(ops, "told", ("shape", "dtype")), self._only_tasks)
         self.planned: dict[tuple[Way, bool], list[tuple[int, Runner]]] = {}
 
     def apply(
@@ -59,15 +61,20 @@ class Calls:
         task: Any,
         training: bool,
         keeper: Keeper | None = None,
+        remember: bool = False,
     ) -> Any:
-        """The outputs of one task, of a task for each row, or of all tasks, each on its own rows."""
+        """The outputs of one task, of a task for each row, or of all tasks, each on its own rows.
+
+        What ran is remembered, if asked for, in ``known``, where the next call of the kind may find it.
+        """
         if type(task) is int and 0 <= task < self._only_tasks:  # what most calls give, and quickly done
-            return self._call("one", None, training, (factors, bias, x, (task,), keeper))
+            return self._call("one", None, training, (factors, bias, x, (task,), keeper), task, remember)
         if task is None:
-            return self._call("each", None, training, (factors, bias, x, None, keeper))
+            return self._call("each", None, training, (factors, bias, x, None, keeper), task, remember)
         if self._only_tasks and self._guards(task):
+            inputs = (factors, bias, x, (task,), keeper)
             try:
-                return self._call("mixed", task.shape[0], training, (factors, bias, x, (task,), keeper))
+                return self._call("mixed", task.shape[0], training, inputs, task, remember)
             except (IndexError, RuntimeError):
                 choose(task, self.layer.network, self.ops)  # says what is wrong with the ids, if they are it
                 raise
@@ -82,9 +89,10 @@ class Calls:
         x: Any,
         training: bool,
         keeper: Keeper | None = None,
+        remember: bool = False,
     ) -> Any:
         """The same x through every task."""
-        return self._call("fan_out", None, training, (factors, bias, x, None, keeper))
+        return self._call("fan_out", None, training, (factors, bias, x, None, keeper), EVERY, remember)
 
     def ahead(self, like: Any, batches: Sequence[int]) -> None:
         """Plan calls of these numbers of rows, in every way, for calls that are traced."""
@@ -187,6 +195,7 @@ class Calls:
     def forget(self) -> None:
         """Plan anew: for another device, or dtype."""
         self._runs, self.planned = {}, {}
+        self.known.forget()
 
     def job(self, way: Way, lead: Sequence[int], *, training: bool, keep: bool, concrete: bool) -> Job:
         """What is to be computed for an x whose axes, between those of tasks and the last, are ``lead``."""
@@ -225,7 +234,15 @@ class Calls:
                 "before its batch is known: compile a layer without it"
             )
 
-    def _call(self, way: Way, rows: int | None, training: bool, inputs: Inputs) -> Any:
+    def _call(
+        self,
+        way: Way,
+        rows: int | None,
+        training: bool,
+        inputs: Inputs,
+        task: Any = None,
+        remember: bool = False,
+    ) -> Any:
         x = inputs[2]
         key: Any = (way, x.shape, rows, training, inputs[4] is None, getattr(x, "dtype", None))
         if self.memory_limit is not None:
@@ -236,7 +253,10 @@ class Calls:
             if len(self._runs) >= _MOST:
                 self._runs.clear()
             self._runs[key] = run
-        return run(*inputs)
+        y = run(*inputs)
+        if remember and self.memory_limit is None:
+            self.known.keep(x, task, training, inputs[4] is None, run)
+        return y
 
     def _made(self, way: Way, rows: int | None, training: bool, inputs: Inputs) -> Runner:
         """Check the shape of x, choose a candidate, and make a function of it."""

@@ -37,6 +37,7 @@ class Ops(Protocol[Array]):
     - ``concrete(a) -> bool``: whether an array has values now and shapes may follow them (not while tracing);
     - ``guards(ids) -> bool``: whether ids are an array (b,) of which ``take`` itself refuses those that are
       out of range, so that nobody else has to look at them;
+    - ``told``: the attributes of an array that say how a call runs, if these are not shape and dtype alone;
     - ``mm(a, b)`` and ``bmm(a, b)``: the product of two matrices, and of two stacks of equally many, if that
       is quicker than finding out which of them ``matmul`` was given;
     - ``einsum(equation, a, b)``: the product of two arrays along named axes, where a compiler arranges axes;

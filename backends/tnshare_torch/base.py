@@ -16,6 +16,7 @@ from tnshare.bind import bind
 from tnshare.calls import Strategy
 from tnshare.candidate import Candidate
 from tnshare.checks import whole
+from tnshare.known import EVERY
 from tnshare.tasks import choose
 from tnshare.ways import Way
 
@@ -89,27 +90,32 @@ class TaskLayer(LayerState):
 
     def forward(self, x: torch.Tensor, task: Any = None) -> torch.Tensor:
         """The outputs of one task, of a task for each row, or of all tasks, each on its own row of x."""
-        factors, bias = self._tensors()
-        if not self._alike(x, factors[0]) or (isinstance(task, torch.Tensor) and task.is_meta):
-            self._check(x, task, factors[0])
-        training = is_grad_enabled()
         if is_compiling():
-            return self._traced(*self._way(task), factors, bias, x, training, statically_known_true)
+            return self._compiled(*self._way(task), x, task)
+        factors, bias = self._tensors()
+        training = is_grad_enabled()
         keeper = None if training or self.training else self._kept
-        y: torch.Tensor = self._calls.apply(factors, bias, x, task, training, keeper)
+        known = self._calls.known.find(x, task, training, keeper is None)
+        y: torch.Tensor
+        if known is not None:
+            run, ids = known
+            try:
+                y = run(factors, bias, x, ids, keeper)
+                return y
+            except (IndexError, RuntimeError):
+                pass  # below everything is looked at, and what is wrong is said
+        alike = self._alike(x, factors[0])
+        if not alike or (isinstance(task, torch.Tensor) and task.is_meta):
+            self._check(x, task, factors[0])
+        if task is EVERY:
+            y = self._calls.fan_out(factors, bias, x, training, keeper, alike)
+        else:
+            y = self._calls.apply(factors, bias, x, task, training, keeper, alike)
         return y
 
     def fan_out(self, x: torch.Tensor) -> torch.Tensor:
         """The same x (..., in) through every task: (T, ..., out)."""
-        factors, bias = self._tensors()
-        if not self._alike(x, factors[0]):
-            self._check(x, None, factors[0])
-        training = is_grad_enabled()
-        if is_compiling():
-            return self._traced("fan_out", None, factors, bias, x, training, statically_known_true)
-        keeper = None if training or self.training else self._kept
-        y: torch.Tensor = self._calls.fan_out(factors, bias, x, training, keeper)
-        return y
+        return self._compiled("fan_out", None, x) if is_compiling() else TaskLayer.forward(self, x, EVERY)
 
     def weight(self, task: Any = None) -> torch.Tensor:
         """Composed weights in torch's layout, of one task, or with the task axis first for all or a list."""
@@ -205,6 +211,13 @@ class TaskLayer(LayerState):
                 return "one", task  # Dynamo does not read what `choose` does with it
         choice = choose(task, self.description.network, ops)
         return ("one" if choice.rows is None else "mixed"), choice.ids
+
+    def _compiled(self, way: Way, ids: Any, x: torch.Tensor, task: Any = None) -> torch.Tensor:
+        """A call while it is traced."""
+        factors, bias = self._tensors()
+        if not self._alike(x, factors[0]) or (isinstance(task, torch.Tensor) and task.is_meta):
+            self._check(x, task, factors[0])
+        return self._traced(way, ids, factors, bias, x, is_grad_enabled(), statically_known_true)
 
     def _traced(self, way: Way, ids: Any, *inputs: Any) -> torch.Tensor:
         self._plan_ahead()

@@ -29,6 +29,7 @@ class TorchOps:
     multiply = staticmethod(torch.mul)
     in_chunks = staticmethod(in_chunks)
     convolve = staticmethod(convolve)
+    told = ("shape", "dtype", "device")
 
     @staticmethod
     def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

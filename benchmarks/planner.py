@@ -1,6 +1,6 @@
 """The planner against layers written by hand, the paper's authors' way, opt_einsum, einsum and dense weights.
 
-`python -m benchmarks.planner` measures the whole grid in torch (768 points, about an hour), with --quick 96
+`python -m benchmarks.planner` measures the whole grid in torch (768 points, an hour and a half), with --quick 96
 stated points of it; --backend jax the same 96 points in JAX; --unseen random shapes; --overheads what a call
 and a plan cost; --report makes the tables again. A run that was stopped goes on where it stopped: every point
 is a line of results/planner-<commit>.jsonl. At the end all that was measured at this commit is written to
@@ -90,15 +90,14 @@ def jobs(suite: str, quick: bool, seconds: float) -> Iterator[Job]:
 
 
 def measure(point: Point, make: Callable[[Point], Programs], seconds: float) -> dict[str, Any]:
-    """The medians of one point, in as many rounds as the time allows, what comes before included."""
+    """The medians of one point, in as many rounds as the time allows; what comes before is not counted."""
     start = time.perf_counter()
     made = make(point)
     same = made.same
     prepared = [name for name in made.run if made.compiled or name.startswith(("tnshare", "own"))]
     first = once(made.run, twice=prepared)
-    left = max(seconds - (time.perf_counter() - start), seconds / 2)
     fastest = min(taken for name, taken in first.items() if not name.startswith(("dense", EMPTY)))
-    rounds = allot(first, left, reference=fastest, always=["tnshare auto"])
+    rounds = allot(first, seconds, reference=fastest, always=["tnshare auto"])
     timings = interleave(made.run, rounds=rounds, warm=False)
     return {
         **asdict(point),
@@ -151,7 +150,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         "--only", default="", help="points whose name has this pattern, say '^laf': one process for each part"
     )
     parser.add_argument("--report", action="store_true", help="only make planner.md from planner.json")
-    parser.add_argument("--seconds", type=float, default=2.0, help="for each point (2)")
+    parser.add_argument("--seconds", type=float, default=2.0, help="of rounds for each point (2)")
     results = Path(__file__).parent / "results"
     parser.add_argument("--results", type=Path, default=results, help="folder (benchmarks/results)")
     return parser.parse_args(arguments)

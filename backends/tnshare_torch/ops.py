@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import index_select
+from torch import Tensor, index_select, int64
 from torch.compiler import is_compiling
 
 from tnshare.errors import TnshareError
@@ -49,12 +49,7 @@ class TorchOps:
     @staticmethod
     def take(a: torch.Tensor, ids: Sequence[Any]) -> torch.Tensor:
         first = ids[0]
-        if (
-            len(ids) == 1
-            and isinstance(first, torch.Tensor)
-            and first.dtype is torch.int64
-            and first.ndim == 1
-        ):
+        if len(ids) == 1 and isinstance(first, Tensor) and first.dtype is int64 and first.ndim == 1:
             # Backwards, index_select adds rows up without sorting them.
             return index_select(a, 0, refused(first, a.shape[0]) if is_compiling() else first)
         if len(ids) > 1 or isinstance(first, int):

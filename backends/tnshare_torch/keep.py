@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._C import _is_any_autocast_enabled
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from tnshare.keep import Kept
@@ -23,9 +24,8 @@ class KeptTensors(Kept):
         if self._seen != _optimisers.steps:
             self.drop()
             self._seen = _optimisers.steps
-        kind = factors[0].device.type
-        if autocasts(kind):  # what it makes of a tensor is something else to keep
-            key = key, torch.get_autocast_dtype(kind)
+        if _is_any_autocast_enabled() and autocasts(kind := factors[0].device.type):
+            key = key, torch.get_autocast_dtype(kind)  # what it makes of a tensor is something else to keep
         entry = self._entries.get(key)
         if entry is not None and entry.marks == self._marks(factors):
             return entry.value

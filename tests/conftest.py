@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import hypothesis
+import pytest
 
 # TNSHARE_EXAMPLES=10000 is the deep profile (`make test-deep`).
 hypothesis.settings.register_profile(
@@ -18,3 +20,10 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("tnshare")
+
+
+@pytest.fixture(autouse=True)
+def tensorly_of_numpy() -> None:
+    """TensorLy is an oracle in NumPy, whichever test ran before: TensorLy-Torch makes torch its backend."""
+    if "tensorly" in sys.modules:
+        sys.modules["tensorly"].set_backend("numpy")

@@ -14,6 +14,7 @@ from .cost import Profile
 from .errors import TnshareError
 from .known import EVERY, Known
 from .layer import Layer
+from .leading import leading_axes
 from .ops import Ops
 from .profiles import PROFILES, profile_for
 from .runners import Inputs, Keeper, Runner, fixed_axes, runner
@@ -282,26 +283,7 @@ class Calls:
         return runner(job, found[0], self.ops, lead)
 
     def _lead(self, way: Way, rows: int | None, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The axes of x before the last, without those of tasks; refuses an x that does not fit."""
-        layer, tasks = self.layer, self.layer.task_shape
-        if not shape or shape[-1] != layer.in_features:
-            raise TnshareError(
-                f"expected x of shape (..., {layer.in_features}), in_features last: found {shape}"
-            )
-        if way == "mixed" and (len(shape) < 2 or shape[0] != rows):
-            raise TnshareError(
-                f"one task id for each row: expected x of shape ({rows}, ..., {layer.in_features}) "
-                f"with {rows} ids, found {shape}"
-            )
-        if way != "each":
-            return shape[:-1]
-        if len(shape) <= len(tasks) or shape[: len(tasks)] != tasks:
-            counts = ", ".join(map(str, tasks))
-            raise TnshareError(
-                f"without a task, row t of x belongs to task t: expected x of shape ({counts}, ..., "
-                f"{layer.in_features}), found {shape}; give a task, or ids, or use fan_out"
-            )
-        return shape[len(tasks) : -1]
+        return leading_axes(way, rows, shape, self.layer.in_features, self.layer.task_shape)
 
 
 def _never(ids: Any) -> bool:

@@ -117,22 +117,29 @@ def test_the_second_call_of_a_kind_is_refused_like_the_first(layer):
             layer(x, ids.to("meta"))
 
 
-def test_what_autocast_allowed_is_refused_without_it(layer):
-    x = torch.randn(6, 4, dtype=torch.bfloat16)
+@pytest.fixture
+def outer():
+    """A layer that multiplies entries first, of whatever dtypes: torch itself would refuse nothing."""
+    layer = tnt.Linear(4, 3, tasks=5, spec=tn.LAF(2))
+    (chosen,) = [c for c in layer.description.candidates("mixed", 6) if c.name == "(S[ids] x) L"][:1]
+    return tnt.Linear(4, 3, tasks=5, spec=tn.LAF(2), strategy=chosen)
+
+
+def test_what_autocast_allowed_is_refused_without_it(outer):
+    x, ids = torch.randn(6, 4, dtype=torch.bfloat16), torch.tensor([0, 4, 4, 1, 2, 2])
     with torch.autocast("cpu", torch.bfloat16):
-        layer(x, 3), layer.fan_out(x)
-    for call in (lambda: layer(x, 3), lambda: layer.fan_out(x)):
-        with pytest.raises(tn.TnshareError, match="x must have the dtype of the layer"):
-            call()
+        outer(x, ids)
+    with pytest.raises(tn.TnshareError, match="x must have the dtype of the layer"):
+        outer(x, ids)
 
 
-def test_another_dtype_is_another_layer(layer):
-    x = torch.randn(6, 4)
-    before = layer(x, 3)
-    layer.double()
+def test_another_dtype_is_another_layer(outer):
+    x, ids = torch.randn(6, 4), torch.tensor([0, 4, 4, 1, 2, 2])
+    before = outer(x, ids)
+    outer.double()
     with pytest.raises(tn.TnshareError, match=r"x must have the dtype of the layer, torch.float64"):
-        layer(x, 3)
-    assert torch.allclose(layer(x.double(), 3).float(), before, atol=1e-6)
+        outer(x, ids)
+    assert torch.allclose(outer(x.double(), ids).float(), before, atol=1e-6)
 
 
 def test_within_a_memory_limit_every_call_is_looked_at(monkeypatch):

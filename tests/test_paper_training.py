@@ -242,21 +242,21 @@ def test_runs_go_on_where_they_stopped_and_a_torn_line_is_run_again(tmp_path, mo
 def test_folds_divide_the_images_of_every_class():
     tasks = images(31)
     folds = [tasks.fold(number, 4) for number in range(4)]
-    parts = torch.cat([train.images for train, _ in folds])
+    parts = torch.cat([held.images for _, held in folds])
     assert sorted(parts.flatten(1).tolist()) == sorted(tasks.images.flatten(1).tolist())
-    for train, part in folds:
-        assert len(train.labels) + len(part.labels) == 31
+    for train, held in folds:
+        assert len(train.labels) + len(held.labels) == 31
         every = torch.bincount(tasks.labels, minlength=3)
-        trained_on = torch.bincount(train.labels, minlength=3)
-        assert ((trained_on == every // 4) | (trained_on == -(-every // 4))).all()
+        found = torch.bincount(held.labels, minlength=3)
+        assert ((found == every // 4) | (found == -(-every // 4))).all()
         assert not {tuple(x) for x in train.images.flatten(1).tolist()} & {
-            tuple(x) for x in part.images.flatten(1).tolist()
+            tuple(x) for x in held.images.flatten(1).tolist()
         }
     own = OwnClasses([tasks.images, tasks.images[:6]], [tasks.labels, tasks.labels[:6]], scale=0.5)
-    train, part = own.fold(1, 3)
-    assert [len(labels) for labels in train.labels] == [10, 2]
-    assert [len(labels) for labels in part.labels] == [21, 4]
-    assert part.scale == 0.5
+    train, held = own.fold(1, 3)
+    assert [len(labels) for labels in train.labels] == [21, 4]
+    assert [len(labels) for labels in held.labels] == [10, 2]
+    assert train.scale == held.scale == 0.5
 
 
 def test_validation_reads_no_test_images_and_trains_on_none_that_it_validates(tmp_path, monkeypatch):
@@ -275,7 +275,7 @@ def test_validation_reads_no_test_images_and_trains_on_none_that_it_validates(tm
     jobs = [(METHODS[name], 0.5, 0) for name in ("UD-MTL-1", "DMTRL-TT")]
     drawn = []
     experiment.go(jobs, lambda *key: drawn.append(key) or replace(draw(*key), test=Unread()))
-    assert drawn == [(1.5, 0)]  # three parts, each of which is half of the images
+    assert drawn == [(0.5, 0)]  # no other images than those that the method will have
     rows = json.loads((tmp_path / "small-validation.json").read_text())["runs"]
     for row in rows:
         assert len(row["folds"]) == 2
@@ -283,7 +283,20 @@ def test_validation_reads_no_test_images_and_trains_on_none_that_it_validates(tm
         assert row["multiclass_error"] == pytest.approx(np.mean(row["folds"]))
     assert not list((tmp_path / "work").rglob("*.pt"))
     assert len(sizes) == 4
-    assert all(train + held == 24 and 6 <= train <= 10 for train, held in sizes)
+    assert all(train + held == 24 and 6 <= held <= 10 for train, held in sizes)
+
+
+def test_other_folds_are_other_runs_and_folds_that_leave_nothing_are_refused(tmp_path):
+    experiment = Experiment("small", PROTOCOL, METHODS, tmp_path / "work", tmp_path)
+    job = (METHODS["UD-MTL-1"], 0.5, 0)
+    experiment.validating(3, 1, METHODS).go([job], draw)
+    done = {n: experiment.validating(*n, METHODS).finished(*job) for n in ((3, 1), (3, 2), (2, 1))}
+    assert done == {(3, 1): True, (3, 2): False, (2, 1): False}
+    for folds, repeats in ((1, 1), (3, 4), (3, 0)):
+        with pytest.raises(
+            tn.TnshareError, match=f"got {folds} folds and {repeats} repeats: expected two folds"
+        ):
+            experiment.validating(folds, repeats, METHODS)
 
 
 @pytest.mark.parametrize("folds", [0, 3])

@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--fractions", type=float, nargs="+", help="of the images for training, as 0.01")
     parser.add_argument("--seeds", type=int, nargs="+", help="which draws")
     parser.add_argument("--methods", nargs="+", default=[], help="by their names in the report")
-    parser.add_argument("--folds", type=int, default=0, help="cross-validate: train on one part of so many")
+    parser.add_argument("--folds", type=int, default=0, help="cross-validate: hold out one part of so many")
     parser.add_argument("--repeats", type=int, default=0, help="on how many of the parts (all)")
     parser.add_argument("--rates", type=float, nargs="+", default=[], help="of Adam, to cross-validate")
     parser.add_argument("--eps", type=float, nargs="+", default=[], help="of soft sharing, to cross-validate")

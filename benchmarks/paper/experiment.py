@@ -17,6 +17,7 @@ import tqdm
 from tnshare_torch.shared import Shared
 from torch import nn
 
+import tnshare as tn
 from benchmarks.records import commit
 
 from .collected import collect
@@ -87,9 +88,12 @@ class Experiment:
     def validating(self, folds: int, repeats: int, methods: Mapping[str, Method]) -> Experiment:
         """Cross-validation of some methods, under a name of its own.
 
-        So many times the fraction is drawn of the training images. A method is trained on one of ``folds``
-        parts, as many images as it will have, and validated on all others; the first ``repeats`` parts.
+        The images of a fraction are divided into ``folds`` parts; a method is trained on all but one of them
+        and validated on that one, for each of the first ``repeats`` parts.
         """
+        if not 1 <= repeats <= folds or folds < 2:
+            given = f"got {folds} folds and {repeats} repeats"
+            raise tn.TnshareError(f"{given}: expected two folds or more, and no more repeats than folds")
         name, work = f"{self.name}-validation", self.work.parent
         other = Experiment(name, self.protocol, methods, work, self.results.parent)
         other.folds, other.repeats = folds, repeats
@@ -103,7 +107,7 @@ class Experiment:
         total = sum(_work(method, fraction) * epochs for method, fraction, _ in left)
         with tqdm.tqdm(total=total, unit="", unit_scale=True, desc=self.name) as bar:
             for (fraction, seed), methods in _by_draw(left):
-                given = replace(draw(fraction * max(1, self.folds), seed), fraction=fraction)
+                given = draw(fraction, seed)
                 for method in methods:
                     bar.set_postfix_str(f"{method.name}, {100 * fraction:g} %, seed {seed}")
                     share = _work(method, fraction)
@@ -114,7 +118,12 @@ class Experiment:
     def finished(self, method: Method, fraction: float, seed: int) -> bool:
         """Whether a run is in the store."""
         key = {"method": method.name, "fraction": fraction, "seed": seed}
-        return self.runs.has(**key, protocol=self.protocol.digest(method))
+        return self.runs.has(**key, protocol=digest(self.settings(method)))
+
+    def settings(self, method: Method) -> dict[str, Any]:
+        """All that the result of a method depends on besides the images and the seed, as JSON has it."""
+        parts = {"folds": self.folds, "repeats": self.repeats} if self.folds else {}
+        return {**self.protocol.settings(method), **parts}
 
     def run(self, method: Method, draw: Draw, progress: Progress = lambda: None) -> dict[str, Any]:
         """Train a method on a draw, test it once, and describe what came out."""
@@ -124,7 +133,7 @@ class Experiment:
             "method": method.name,
             "fraction": draw.fraction,
             "seed": draw.seed,
-            "protocol": self.protocol.digest(method),
+            "protocol": digest(self.settings(method)),
             **found,
             "cpu_seconds": round(time.process_time() - began, 1),
             "commit": commit()["commit"],
@@ -135,7 +144,7 @@ class Experiment:
         return {**draw.test.errors(shared, method.hard), **described(shared), "steps": steps}
 
     def _validated(self, method: Method, draw: Draw, progress: Progress) -> dict[str, Any]:
-        """The mean error over the parts that were trained on; networks of a first stage are not kept."""
+        """The mean error over the parts that were held out; networks of a first stage are not kept."""
         errors, steps = [], 0
         for number in range(self.repeats):
             train, held = draw.train.fold(number, self.folds)
@@ -146,7 +155,7 @@ class Experiment:
 
     def collect(self) -> None:
         """All finished runs of this protocol as one file of results."""
-        settings = {name: self.protocol.settings(method) for name, method in self.methods.items()}
+        settings = {name: self.settings(method) for name, method in self.methods.items()}
         if self.folds and self.results.exists():  # other rates may have been tried before
             settings = {**json.loads(self.results.read_text(encoding="utf-8"))["protocol"], **settings}
         collect(self.runs, settings, {digest(each) for each in settings.values()})

@@ -30,7 +30,7 @@ class Tasks(Protocol):
         """Errors in per cent."""
 
     def fold(self, number: int, of: int) -> tuple[Tasks, Tasks]:
-        """For cross-validation: one part of the images, and all the others; every class in each."""
+        """For cross-validation: all images but one part of so many, and that part; every class in each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +85,10 @@ class OneAgainstRest:
 
     def fold(self, number: int, of: int) -> tuple[OneAgainstRest, OneAgainstRest]:
         part = places_by_class(self.labels) % of == number
-        parts = [OneAgainstRest(self.images[rows], self.labels[rows], self.classes) for rows in (part, ~part)]
-        return parts[0], parts[1]
+        rest, held = (
+            OneAgainstRest(self.images[rows], self.labels[rows], self.classes) for rows in (~part, part)
+        )
+        return rest, held
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +132,7 @@ class OwnClasses:
     def fold(self, number: int, of: int) -> tuple[OwnClasses, OwnClasses]:
         part = [places_by_class(labels) % of == number for labels in self.labels]
         parts = []
-        for masks in (part, [~mask for mask in part]):
+        for masks in ([~mask for mask in part], part):
             images = [given[mask] for given, mask in zip(self.images, masks, strict=True)]
             labels = [given[mask] for given, mask in zip(self.labels, masks, strict=True)]
             parts.append(OwnClasses(images, labels, self.scale))

@@ -281,6 +281,10 @@ def test_calls_are_tuned_by_the_strategy_and_explained(monkeypatch, cache):
     assert winner.name in marked
     assert marked.endswith("800,000.0 us")
     assert sum(row[-1].strip() == "1,000,000.0 us" for row in table) == min(SHORTLIST, len(found)) - 1
+    sources = [
+        Calls(LAYER, numpy_ops, c).source("mixed", 6, np.ones((6, 4)), training=False) for c in found[:4]
+    ]
+    assert sources[0] != sources[3] == calls.source("mixed", 6, np.ones((6, 4)), training=False)
     clock.runs.clear()
     Calls(LAYER, numpy_ops, "autotune").apply(factors, bias, np.ones((6, 4)), ids_of(6), False, keeper)
     assert chosen == [winner, winner]  # another layer of the same kind, say in another process

@@ -26,7 +26,7 @@ from . import grid, records, report
 from .allocator import give_back, keep_memory
 from .grid import Point
 from .programs import EMPTY, Programs
-from .timing import Clock, allot, interleave, once
+from .timing import Clock, allot, in_a_row, interleave, once
 
 SUITES = {"planner": ("torch", "unseen", "overheads"), "planner-jax": ("jax",)}  # by file
 Job = tuple[str, Callable[[], dict[str, Any]]]
@@ -93,18 +93,20 @@ def measure(point: Point, make: Callable[[Point], Programs], seconds: float) -> 
     """The medians of one point, in as many rounds as the time allows; what comes before is not counted."""
     start = time.perf_counter()
     made = make(point)
-    same = made.same
     prepared = [name for name in made.run if made.compiled or name.startswith(("tnshare", "own"))]
     first = once(made.run, twice=prepared)
-    fastest = min(taken for name, taken in first.items() if not name.startswith(("dense", EMPTY)))
-    rounds = allot(first, seconds, reference=fastest, always=["tnshare auto"])
-    timings = interleave(made.run, rounds=rounds, warm=False)
+    calls = in_a_row(first)
+    turns = {name: calls[name] * taken for name, taken in first.items()}
+    fastest = min(taken for name, taken in turns.items() if not name.startswith(("dense", EMPTY)))
+    rounds = allot(turns, seconds, reference=fastest, always=["tnshare auto"])
+    timings = interleave(made.run, rounds=rounds, calls=calls, warm=False)
     return {
         **asdict(point),
         "medians": first | {name: timing.median for name, timing in timings.items()},
         "rounds": dict.fromkeys(first, 1) | {name: timing.rounds for name, timing in timings.items()},
+        "calls": calls,
         "own": made.own,
-        "same": same,
+        "same": made.same,
         "skipped": made.skipped,
         "spent": time.perf_counter() - start,
     }

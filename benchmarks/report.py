@@ -60,17 +60,18 @@ def markdown(result: Mapping[str, Any]) -> str:
         f"{settings['threads']} thread, allocator: {settings.get('allocator', 'default')}; "
         f"Python {machine['python']}, " + ", ".join(f"{k} {v}" for k, v in machine["versions"].items()) + ".",
         "",
-        "Medians over rounds in which the programs are shuffled anew. Limits are multiplied by the noise "
-        "floor (the same program timed twice; in JAX, compiled twice, and whatever else is compiled to the "
-        "very same). Points where tnshare takes under 50 us are reported apart. JAX computes in the thread "
-        "that calls it.",
+        "Medians over rounds in which the programs are shuffled anew; a program that takes less than half a "
+        "millisecond is called several times in its turn, for about a millisecond, and the mean is taken. "
+        "Limits are multiplied by the noise floor (the same program timed twice; in JAX, compiled twice; and "
+        "whatever else is the very same program). Points where tnshare takes under 50 us are reported apart. "
+        "JAX computes in the thread that calls it.",
     ]
     for backend in ("torch", "jax"):
         lines += _grid(backend, suites.get(backend, []))
     for name, judge in (("unseen", verdicts.unseen), ("overheads", verdicts.overheads)):
         rows, failed = _split(suites.get(name, []))
         if rows or failed:
-            lines += ["", f"## {name}", "", *_verdicts(judge(rows)), *_errors(failed)]
+            lines += ["", f"## {name}", "", *_verdicts(judge(rows)), *_after_others(rows), *_errors(failed)]
     for name in ("torch", "jax", "unseen"):
         rows, _ = _split(suites.get(name, []))
         if rows:
@@ -105,6 +106,15 @@ def _verdicts(found: Sequence[Verdict]) -> list[str]:
         if verdict.holds is False and verdict.worst:
             lines += ["", f'Worst of "{verdict.claim}":', "", *(f"- {name}" for name in verdict.worst)]
     return lines
+
+
+def _after_others(rows: Sequence[Row]) -> list[str]:
+    """What a single call takes longer than one by hand, if other programs ran just before."""
+    found = sorted(1e6 * row["after others"] for row in rows if "after others" in row)
+    if not found:
+        return []
+    text = f"{found[len(found) // 2]:.1f} us more than by hand in the median, at most {found[-1]:.1f}"
+    return ["", f"A single call right after other programs, which have filled the caches, takes {text}."]
 
 
 def _fastest(rows: Sequence[Row]) -> list[str]:

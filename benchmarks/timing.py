@@ -14,6 +14,7 @@ from typing import TypeVar
 
 P = TypeVar("P")
 AGAIN = " (again)"
+TURN, MOST = 1e-3, 20  # seconds and calls: see in_a_row
 NEAR, SLOW, CLOSE = 2, 8, 1.5  # times as long as the fastest: see allot
 
 
@@ -31,13 +32,19 @@ def interleave(
     programs: Mapping[str, Callable[[], object]],
     *,
     rounds: int | Mapping[str, int],
+    calls: Mapping[str, int] | None = None,
     seed: int = 0,
     label: str = "",
     warm: bool = True,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Timing]:
-    """Time each program once a round, in the seconds of ``clock``: see `laps`."""
-    found = laps(programs, partial(_lap, clock), rounds=rounds, seed=seed, label=label, warm=warm)
+    """Time each program once a round, in the seconds of ``clock``: see `laps`.
+
+    ``calls`` says how often a program is called in its turn (once), of which the mean is taken: see
+    `in_a_row`.
+    """
+    turns = {name: (run, (calls or {}).get(name, 1)) for name, run in programs.items()}
+    found = laps(turns, partial(_lap, clock), rounds=rounds, seed=seed, label=label, warm=warm)
     return {name: timing([lap for (lap,) in own]) for name, own in found.items()}
 
 
@@ -82,6 +89,15 @@ def laps(
         if collecting:
             gc.enable()
     return found
+
+
+def in_a_row(once: Mapping[str, float]) -> dict[str, int]:
+    """How often each program is called in its turn: for a millisecond, by the time of one run.
+
+    A call right after other programs finds the caches of the processor full of them, and may take tens of
+    microseconds longer for it, whatever it does.
+    """
+    return {name: min(max(int(TURN / taken), 1), MOST) for name, taken in once.items()}
 
 
 def allot(
@@ -188,7 +204,9 @@ def _seconds(run: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def _lap(clock: Callable[[], float], run: Callable[[], object]) -> tuple[float]:
+def _lap(clock: Callable[[], float], turn: tuple[Callable[[], object], int]) -> tuple[float]:
+    run, calls = turn
     start = clock()
-    run()
-    return (clock() - start,)
+    for _ in range(calls):
+        run()
+    return ((clock() - start) / calls,)

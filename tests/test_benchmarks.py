@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from itertools import groupby
 from types import SimpleNamespace
 
 import jax
@@ -17,7 +18,7 @@ from benchmarks import jax_programs, planner, torch_programs, verdicts
 from benchmarks.grid import Point, points, unseen
 from benchmarks.memory import peak_memory
 from benchmarks.programs import EMPTY, Programs, groups
-from benchmarks.timing import AGAIN, allot, interleave, noise_floor, once
+from benchmarks.timing import AGAIN, allot, in_a_row, interleave, noise_floor, once
 
 WAYS = ["one", "mixed", "each", "fan_out"]
 EQUATIONS = {"laf": "kio,tk->tio", "tucker": "kpq,ip,qo,tk->tio", "tt": "ir,sro,ts->tio"}
@@ -115,6 +116,24 @@ def test_every_program_runs_once_a_round_and_the_first_twice():
     assert noise_floor(timings) >= 1
     interleave({"a": lambda: count("a"), "a" + AGAIN: lambda: count("b")}, rounds=2)
     assert calls == {"a": 15, "b": 9}  # the second one may be given
+
+
+def test_a_quick_program_is_called_several_times_in_its_turn():
+    log, now = [], [0.0]
+
+    def run(name, seconds):
+        log.append(name)
+        now[0] += seconds
+
+    programs = {"a": lambda: run("a", 3.0), "b": lambda: run("b", 5.0)}
+    timings = interleave(programs, rounds=3, calls={"a": 4}, warm=False, clock=lambda: now[0])
+    assert log.count("a") == 2 * 3 * 4  # the first runs twice a round
+    assert log.count("b") == 3
+    assert {name: timing.median for name, timing in timings.items()} == {"a": 3.0, "b": 5.0, "a" + AGAIN: 3.0}
+    runs = [len(list(group)) for name, group in groupby(log) if name == "a"]
+    assert all(count % 4 == 0 for count in runs)
+    once_each = {"tiny": 1e-6, "quick": 200e-6, "middling": 700e-6, "slow": 2.0}
+    assert in_a_row(once_each) == {"tiny": 20, "quick": 5, "middling": 1, "slow": 1}
 
 
 def test_a_program_with_fewer_rounds_sits_out_at_random():

@@ -142,6 +142,16 @@ def test_one_lucky_run_does_not_win(monkeypatch):
     assert tuned(JOB, FOUND, numpy_ops, (4,), inputs()).name == NAMES[0]
 
 
+def test_one_lucky_run_in_a_slow_time_does_not_put_the_others_out(monkeypatch):
+    def slow_at_first(seconds):
+        return lambda run: seconds * (1.3 if run < 12 else 1.0)
+
+    usual, second = slow_at_first(2e-3), slow_at_first(1.1e-3)
+    first = {NAMES[0]: slow_at_first(1e-3), NAMES[1]: lambda run: 0.5e-3 if run == 7 else second(run)}
+    Clock(monkeypatch, dict.fromkeys(NAMES, usual) | first)
+    assert tuned(JOB, FOUND, numpy_ops, (4,), inputs()).name == NAMES[0]
+
+
 def test_what_takes_no_time_is_not_timed_forever(monkeypatch):
     clock = Clock(monkeypatch, times(NAMES[0], slow=1e-7, fast=1e-8))
     tuned(JOB, FOUND, numpy_ops, (4,), inputs())

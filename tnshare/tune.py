@@ -20,7 +20,7 @@ COMPILED = 18  # candidates that are timed where each is compiled first
 _FAR = 3.0  # times as slow by the prediction of a compiler's work: not worth compiling
 SHORTLIST = 14  # candidates that are timed; fewer of those that take long
 _SECONDS = 0.15  # for each candidate that is not out of the question, at least three rounds
-_HOPELESS = 2.0  # times as slow as the fastest: not timed again; less after many rounds
+_HOPELESS, _CLOSE = 2.0, 1.15  # times as slow as the fastest: not timed again; the less after many rounds
 _SLICE = 0.02  # seconds that other processes may take at a time, which one in the first rounds is forgiven
 _FIRST = 6
 _MOST = 1000  # rounds
@@ -134,13 +134,17 @@ def timed(programs: Mapping[str, Callable[[], object]]) -> dict[str, float]:
             times[name].append(took)
             spent[name] += took
         rounds += 1
-        shortest = min(min(times[name]) for name in spent)
-        if rounds > 1:
-            hopeless = 1 + (_HOPELESS - 1) / max(1, rounds / _FIRST)
-            limit = hopeless * shortest + (_SLICE if rounds < _FIRST else 0.0)
-            spent = {name: total for name, total in spent.items() if min(times[name]) <= limit}
-    # On a busy machine short times say the most, though the shortest may be luck; the first was a warm-up.
-    return {name: sorted(values[1:])[len(values) // 5] for name, values in times.items() if len(values) > 1}
+        if rounds > 1 and rounds & (rounds - 1) == 0:  # 2, 4, 8 and so on
+            hopeless = max(_CLOSE, 1 + (_HOPELESS - 1) / max(1, rounds / _FIRST))
+            found = {name: _typical(times[name]) for name in spent}
+            limit = hopeless * min(found.values()) + (_SLICE if rounds < _FIRST else 0.0)
+            spent = {name: total for name, total in spent.items() if found[name] <= limit}
+    return {name: _typical(values) for name, values in times.items() if len(values) > 1}
+
+
+def _typical(times: Sequence[float]) -> float:
+    """On a busy machine short times say the most, but the shortest is luck; the first was a warm-up."""
+    return sorted(times[1:])[len(times) // 5]
 
 
 def _program(run: Runner, training: bool, ops: Ops[Any], inputs: Inputs) -> Callable[[], object]:

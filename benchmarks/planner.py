@@ -95,10 +95,9 @@ def measure(point: Point, make: Callable[[Point], Programs], seconds: float) -> 
     made = make(point)
     prepared = [name for name in made.run if made.compiled or name.startswith(("tnshare", "own"))]
     first = once(made.run, twice=prepared)
-    calls = in_a_row(first)
-    turns = {name: calls[name] * taken for name, taken in first.items()}
-    fastest = min(taken for name, taken in turns.items() if not name.startswith(("dense", EMPTY)))
-    rounds = allot(turns, seconds, reference=fastest, always=["tnshare auto"])
+    fastest = min(taken for name, taken in first.items() if not name.startswith(("dense", EMPTY)))
+    calls = in_a_row(fastest)
+    rounds = allot(first, seconds / calls, reference=fastest, always=["tnshare auto"])
     timings = interleave(made.run, rounds=rounds, calls=calls, warm=False)
     return {
         **asdict(point),

@@ -32,7 +32,7 @@ def interleave(
     programs: Mapping[str, Callable[[], object]],
     *,
     rounds: int | Mapping[str, int],
-    calls: Mapping[str, int] | None = None,
+    calls: int = 1,
     seed: int = 0,
     label: str = "",
     warm: bool = True,
@@ -40,11 +40,10 @@ def interleave(
 ) -> dict[str, Timing]:
     """Time each program once a round, in the seconds of ``clock``: see `laps`.
 
-    ``calls`` says how often a program is called in its turn (once), of which the mean is taken: see
-    `in_a_row`.
+    In its turn a program is called ``calls`` times, of which the mean is taken: see `in_a_row`.
     """
-    turns = {name: (run, (calls or {}).get(name, 1)) for name, run in programs.items()}
-    found = laps(turns, partial(_lap, clock), rounds=rounds, seed=seed, label=label, warm=warm)
+    lap = partial(_lap, clock, calls)
+    found = laps(programs, lap, rounds=rounds, seed=seed, label=label, warm=warm)
     return {name: timing([lap for (lap,) in own]) for name, own in found.items()}
 
 
@@ -91,13 +90,13 @@ def laps(
     return found
 
 
-def in_a_row(once: Mapping[str, float]) -> dict[str, int]:
-    """How often each program is called in its turn: for a millisecond, by the time of one run.
+def in_a_row(fastest: float) -> int:
+    """How often each program is called in its turn, so that the ``fastest`` takes a millisecond.
 
     A call right after other programs finds the caches of the processor full of them, and may take tens of
     microseconds longer for it, whatever it does.
     """
-    return {name: min(max(int(TURN / taken), 1), MOST) for name, taken in once.items()}
+    return min(max(int(TURN / fastest), 1), MOST)
 
 
 def allot(
@@ -204,8 +203,7 @@ def _seconds(run: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def _lap(clock: Callable[[], float], turn: tuple[Callable[[], object], int]) -> tuple[float]:
-    run, calls = turn
+def _lap(clock: Callable[[], float], calls: int, run: Callable[[], object]) -> tuple[float]:
     start = clock()
     for _ in range(calls):
         run()

@@ -27,7 +27,7 @@ Array = np.ndarray[Any, Any]
 
 PROTOCOL = Protocol(first=Recipe(epochs=4, batch=8, rate=1e-3), second=Recipe(epochs=16, batch=8, rate=1e-3))
 SOFT = {"eps": 0.05}
-RATES: dict[str, float] = {}
+RATES = {"UD-MTL-2": 2e-3}
 
 
 def methods(alphabets: int = 50) -> dict[str, Method]:

@@ -152,6 +152,15 @@ def test_one_lucky_run_in_a_slow_time_does_not_put_the_others_out(monkeypatch):
     assert tuned(JOB, FOUND, numpy_ops, (4,), inputs()).name == NAMES[0]
 
 
+def test_who_ran_more_often_in_better_moments_does_not_win_for_it(monkeypatch):
+    def in_moments(seconds, every):
+        return lambda run: seconds if run % every == 0 else 2 * seconds
+
+    few, more = in_moments(1e-3, 6), in_moments(1.1e-3, 4)
+    Clock(monkeypatch, times(NAMES[0], slow=3e-3) | {NAMES[0]: few, NAMES[1]: more})
+    assert tuned(JOB, FOUND, numpy_ops, (4,), inputs()).name == NAMES[0]
+
+
 def test_what_takes_no_time_is_not_timed_forever(monkeypatch):
     clock = Clock(monkeypatch, times(NAMES[0], slow=1e-7, fast=1e-8))
     tuned(JOB, FOUND, numpy_ops, (4,), inputs())

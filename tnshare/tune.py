@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib.metadata
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple
 from itertools import zip_longest
+from statistics import median
 from typing import Any
 
 from . import store
@@ -120,31 +121,43 @@ def fastest(
 
 def timed(programs: Mapping[str, Callable[[], object]]) -> dict[str, float]:
     """Times over rounds in which the programs run in an order that is shuffled anew."""
-    times: dict[str, list[float]] = {name: [] for name in programs}
+    rounds: list[dict[str, float]] = []
     spent = dict.fromkeys(programs, 0.0)
     shuffle = random.Random(0).shuffle
-    rounds = 0
-    while rounds < 4 or (rounds < _MOST and sum(spent.values()) < _SECONDS * len(spent)):
+    while len(rounds) < 4 or (len(rounds) < _MOST and sum(spent.values()) < _SECONDS * len(spent)):
         order = list(spent)
         shuffle(order)
-        for name in order:
-            start = time.perf_counter()
-            programs[name]()
-            took = time.perf_counter() - start
-            times[name].append(took)
-            spent[name] += took
-        rounds += 1
-        if rounds > 1 and rounds & (rounds - 1) == 0:  # 2, 4, 8 and so on
-            hopeless = max(_CLOSE, 1 + (_HOPELESS - 1) / max(1, rounds / _FIRST))
-            found = {name: _typical(times[name]) for name in spent}
-            limit = hopeless * min(found.values()) + (_SLICE if rounds < _FIRST else 0.0)
+        rounds.append({name: _seconds(programs[name]) for name in order})
+        spent = {name: total + rounds[-1][name] for name, total in spent.items()}
+        done = len(rounds)
+        if done > 1 and done & (done - 1) == 0:  # 2, 4, 8 and so on
+            hopeless = max(_CLOSE, 1 + (_HOPELESS - 1) / max(1, done / _FIRST))
+            found = _compared(rounds, spent)
+            limit = hopeless * min(found[name] for name in spent) + (_SLICE if done < _FIRST else 0.0)
             spent = {name: total for name, total in spent.items() if found[name] <= limit}
-    return {name: _typical(values) for name, values in times.items() if len(values) > 1}
+    return _compared(rounds, spent)
 
 
-def _typical(times: Sequence[float]) -> float:
-    """On a busy machine short times say the most, but the shortest is luck; the first was a warm-up."""
-    return sorted(times[1:])[len(times) // 5]
+def _compared(rounds: Sequence[Mapping[str, float]], steady: Collection[str]) -> dict[str, float]:
+    """The time of each program: its median share of a round, by the ``steady`` ones, which ran in all.
+
+    The speed of a busy machine may double from one moment to the next. Of times alone, who ran more often in
+    the better moments would win. The first round was a warm-up.
+    """
+    rounds = rounds[1:]
+    paces = [median(took[name] for name in steady) for took in rounds]
+    usual = median(paces)
+    shares: dict[str, list[float]] = {name: [] for name in rounds[0]}
+    for took, pace in zip(rounds, paces, strict=True):
+        for name, seconds in took.items():
+            shares[name].append(seconds / pace if pace else 1.0)
+    return {name: usual * median(values) for name, values in shares.items()}
+
+
+def _seconds(program: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    program()
+    return time.perf_counter() - start
 
 
 def _program(run: Runner, training: bool, ops: Ops[Any], inputs: Inputs) -> Callable[[], object]:

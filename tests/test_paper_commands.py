@@ -75,6 +75,17 @@ def test_the_digits_from_the_command_line_to_the_report(folders):
     assert "nothing was measured" in page  # of the faces
 
 
+def test_digits_with_validated_rates_stand_in_the_report_instead_of_the_others(folders, monkeypatch):
+    monkeypatch.setattr(mnist, "VALIDATED", {"UD-MTL-3": 3e-3})
+    run(folders, "mnist", "--fractions", "0.5", "--methods", "STL", "UD-MTL-3")
+    found = run(folders, "mnist-validated", "--fractions", "0.5", "--methods", "UD-MTL-3")
+    files = [json.loads(found[f"{name}.json"].read_text()) for name in ("mnist", "mnist-validated")]
+    assert [each["protocol"]["UD-MTL-3"]["second"]["rate"] for each in files] == [2e-3, 3e-3]
+    single, first, again = *files[0]["runs"], *files[1]["runs"]
+    assert report._validated(files[0]["runs"], files[1]["runs"]) == [again, single]
+    assert first["protocol"] != again["protocol"]
+
+
 def test_omniglot_draws_the_most_and_the_least_related_alphabets(folders):
     found = run(folders, "omniglot", "--methods", "UD-MTL-2", "DMTRL-TT")
     rows = json.loads(found["omniglot.json"].read_text())["runs"]

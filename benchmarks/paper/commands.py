@@ -46,6 +46,13 @@ def run_mnist(options: Options) -> None:
     _run(options, experiment, draws, mnist.load, mnist.QUICK)
 
 
+def run_mnist_validated(options: Options) -> None:
+    """The same digits, with rates chosen by cross-validation on the images of the fraction alone."""
+    experiment = mnist.validated(options.work, options.results)
+    draws = options.draws(0.01, (0.01,), mnist.SEEDS)
+    _run(options, experiment, draws, mnist.load, mnist.QUICK)
+
+
 def run_mnist_jax(options: Options) -> None:
     """The same digits and methods in JAX."""
     from . import jax_digits  # the others need no JAX
@@ -118,6 +125,7 @@ def _run(
 
 COMMANDS: dict[str, Callable[[Options], None]] = {
     "mnist": run_mnist,
+    "mnist-validated": run_mnist_validated,
     "mnist-jax": run_mnist_jax,
     "omniglot": run_omniglot,
     "adience": run_adience,

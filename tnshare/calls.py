@@ -142,12 +142,12 @@ class Calls:
         """The candidates for an eager call of so many rows, what each costs, and the steps of the chosen."""
         from .explain import explain
 
-        job, profile, found, chosen, times = self._chosen(way, batch, like, training)
+        job, profile, found, times, chosen = self._chosen(way, batch, like, training)
         return explain(job, found, chosen, profile, times)
 
     def source(self, way: Way, batch: int, like: Any, *, training: bool) -> str:
         """What runs for an eager call of so many rows, in terms of a framework's operations."""
-        chosen = self._chosen(way, batch, like, training)[3]
+        chosen = self._chosen(way, batch, like, training)[-1]
         fixed = fixed_axes(chosen.plan)
         if not chosen.grouped:
             return chosen.plan.source(fixed)
@@ -160,8 +160,8 @@ class Calls:
 
     def _chosen(
         self, way: Way, batch: int, like: Any, training: bool
-    ) -> tuple[Job, Profile, tuple[Candidate, ...], Candidate, dict[str, float] | None]:
-        """What a call would choose from, what it would choose, and the times if it was tuned before."""
+    ) -> tuple[Job, Profile, tuple[Candidate, ...], dict[str, float] | None, Candidate]:
+        """What a call would choose from, the times if it was tuned before, and what it would choose."""
         if way not in WAYS:
             raise TnshareError(f"way must be one of {WAYS}: found {way!r}")
         rows = (whole("batch", batch, least=0),)
@@ -170,11 +170,11 @@ class Calls:
         found = self.shortlist(job, profile)
         if self.memory_limit is not None:
             chosen = within(job, found, profile, self.memory_limit, like.dtype.itemsize)
-            return job, profile, found, chosen, None
+            return job, profile, found, None, chosen
         key = tuning_key(job, self.ops, like, tuple(c.name for c in shortlisted(found)))
         times = measured(key, {c.name: c for c in found}) if self.strategy == "autotune" else None
         best = min(times, key=times.__getitem__) if times else found[0].name
-        return job, profile, found, next(c for c in found if c.name == best), times
+        return job, profile, found, times, next(c for c in found if c.name == best)
 
     def contest(
         self, way: Way, rows: int | None, training: bool, like: Any, shape: tuple[int, ...]

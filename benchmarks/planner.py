@@ -1,6 +1,6 @@
 """The planner against layers written by hand, the paper's authors' way, opt_einsum, einsum and dense weights.
 
-`python -m benchmarks.planner` measures the whole grid in torch (768 points, 90 minutes), with --quick 96
+`python -m benchmarks.planner` measures the whole grid in torch (768 points, 80 minutes), with --quick 96
 stated points of it; --backend jax the same 96 points in JAX; --unseen random shapes; --overheads what a call
 and a plan cost; --report makes the tables again. A run that was stopped goes on where it stopped: every point
 is a line of results/planner-<commit>.jsonl. At the end all that was measured at this commit is written to

@@ -60,8 +60,8 @@ def markdown(result: Mapping[str, Any]) -> str:
         f"{settings['threads']} thread, allocator: {settings.get('allocator', 'default')}; "
         f"Python {machine['python']}, " + ", ".join(f"{k} {v}" for k, v in machine["versions"].items()) + ".",
         "",
-        "Medians over rounds in which the programs are shuffled anew; where the fastest of a point takes half a "
-        "millisecond or less, each is called several times in its turn, as often, and the mean is taken. "
+        "Medians over rounds in which the programs are shuffled anew; where the fastest of a point takes "
+        "half a millisecond or less, each is called several times in its turn and the mean is taken. "
         "Limits are multiplied by the noise floor (the same program timed twice; in JAX, compiled twice; and "
         "whatever else is the very same program). Points where tnshare takes under 50 us are reported apart. "
         "JAX computes in the thread that calls it.",

@@ -310,6 +310,26 @@ def test_calls_are_tuned_by_the_strategy_and_explained(monkeypatch, cache):
     assert not clock.runs
 
 
+def test_candidates_do_not_put_out_what_others_keep_while_they_are_timed(monkeypatch):
+    prepared = []
+
+    class Counting(Kept):
+        def _made(self, prepare):
+            prepared.append(self)
+            return super()._made(prepare)
+
+    job = replace(JOB, way="each", keep=KEPT)
+    found = [c for c in candidates(job, CPU) if c.kept][:4]
+    factors, bias, *_ = inputs()
+    clock = Clock(monkeypatch, {c.name: 1.0 for c in found})
+    own = Counting(lambda a: a.tobytes(), np.copy, most=60)  # room for all weights, once
+    tuned(job, found, numpy_ops, (4,), (factors, bias, np.ones((5, 4, 4)), None, own))
+    assert len(clock.runs) >= 3 * len(found) == 12
+    assert len(prepared) == len(found)
+    assert own not in prepared
+    assert not len(own)
+
+
 @pytest.mark.parametrize("why", ["no rows", "traced x", "traced ids", "auto", "memory"])
 def test_nothing_is_timed_that_has_no_values_or_is_not_asked_for(why, monkeypatch, cache):
     class Traced(NumpyOps):

@@ -59,6 +59,10 @@ class Kept:
     def _made(self, prepare: Callable[[], Any]) -> Any:
         return prepare()
 
+    def empty(self) -> Kept:
+        """Another one of the same kind, with nothing in it."""
+        return type(self)(self.mark, self.alias, self.most)
+
     def drop(self) -> None:
         """Forget everything."""
         self._entries = {}
@@ -80,7 +84,7 @@ class Kept:
         self._entries = entries
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Kept:
-        return type(self)(self.mark, self.alias, self.most)
+        return self.empty()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.mark, self.alias, self.most)

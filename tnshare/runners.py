@@ -30,6 +30,9 @@ class Keeper(Protocol):
     def __call__(self, key: Any, factors: Sequence[Any], prepare: Callable[[], Any]) -> Any:
         """What is kept under the key, or else what ``prepare`` makes."""
 
+    def empty(self) -> Keeper:
+        """Another one of the same kind, with nothing in it."""
+
 
 def runner(job: Job, candidate: Candidate, ops: Ops[Any], lead: tuple[int, ...]) -> Runner:
     """A call for inputs whose axes before the last are ``lead``, not counting task axes."""

@@ -161,8 +161,13 @@ def _seconds(program: Callable[[], object]) -> float:
 
 
 def _program(run: Runner, training: bool, ops: Ops[Any], inputs: Inputs) -> Callable[[], object]:
-    """One run on the arrays of a call, with the backward pass when training."""
+    """One run on the arrays of a call, with the backward pass when training.
+
+    Each has a keeper of its own. In that of the layer there is room for what one of them keeps, not for all:
+    they would put each other out, and be timed with what a call prepares once.
+    """
     factors, bias, x, ids, keeper = inputs
+    keeper = None if keeper is None else keeper.empty()
     wait = getattr(ops, "wait", ops.values)
     gradients = getattr(ops, "gradients", None)
     if not training or gradients is None:

@@ -219,6 +219,22 @@ def test_the_report_has_the_papers_tables(tmp_path):
     assert "<td>fails</td><td>9.50 ± 3.18 (2 seeds)</td>" in page
 
 
+def test_runs_in_jax_stand_beside_those_in_torch_of_the_same_settings(tmp_path):
+    def written(name, error, protocols):
+        made = rows_of({"STL": [error] * len(protocols)})
+        pairs = zip(made, protocols, strict=True)
+        runs = [{**row, "binary_error": 1.0, "parameters": 10, "protocol": p} for row, p in pairs]
+        (tmp_path / f"{name}.json").write_text(json.dumps({"commit": "c", "runs": runs}))
+
+    written("mnist", 9.25, ["p", "other"])
+    assert "in JAX" not in report.write(tmp_path).read_text()
+    written("mnist-jax", 9.75, ["p", "p"])
+    page = report.write(tmp_path).read_text()
+    start = "<td>STL</td><td>1 %</td>"
+    assert f"{start}<td>0</td><td>9.75</td><td>9.25</td><td>1.00</td><td>1.00</td>" in page
+    assert f"{start}<td>1</td><td>9.75</td><td></td><td>1.00</td><td></td>" in page
+
+
 def test_a_thousand_images_have_a_table_of_their_own(folders, monkeypatch):
     called = []
     monkeypatch.setattr(commands, "run_mnist", called.append)

@@ -34,7 +34,7 @@ def write(results: Path) -> Path:
             "Errors in per cent, means over seeds with 95 % intervals (Student's t). Differences are paired: "
             "the same images, the same seed. All methods of an experiment take the same number of steps, and "
             "single-task networks are given those of the second stage too. Rates were chosen by "
-            "cross-validation on the images of a fraction, of draws that no run here has (digits: at 1 %, for "
+            "cross-validation on the images of a fraction, of draws that no run here has (digits: at 1 % for "
             "all fractions; alphabets: at 10 %). The best hard sharing is the best of these runs: it is "
             "favoured."
         ),

@@ -1,6 +1,6 @@
 """`python -m benchmarks`: contract or materialise, what it costs, and what one would use instead.
 
-Without names a quick run of all suites (about five minutes); `--full` the whole. Each prints a table and
+Without names a quick run of all suites (under five minutes); `--full` the whole. Each prints a table and
 writes benchmarks/results/<name>.json, .html and figures. A run that was stopped goes on where it stopped.
 
 `python -m benchmarks yours --help` answers for a layer of your own, `python -m benchmarks report FILE.json`
@@ -151,7 +151,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--full", action="store_true", help="all points of the suites (an hour or two)")
     parser.add_argument("--backend", choices=("torch", "jax"), default="torch")
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ... (cpu)")
-    parser.add_argument("--seconds", type=float, help="of rounds for each point (0.4, with --full 2)")
+    parser.add_argument("--seconds", type=float, help="of rounds for each point (0.2, with --full 2)")
     parser.add_argument("--threads", type=int, default=1, help="threads of the linear algebra (1)")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder (benchmarks/results)")
     options = parser.parse_args(arguments)
@@ -163,7 +163,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         parser.error(f"device must be cpu or cuda: found {options.device!r}")
     every = JAX if options.backend == "jax" else FULL if options.full else QUICK
     options.suites = tuple(dict.fromkeys(options.suites)) or every
-    options.seconds = options.seconds or (2.0 if options.full else 0.4)
+    options.seconds = options.seconds or (2.0 if options.full else 0.2)
     return options
 
 

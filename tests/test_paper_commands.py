@@ -372,6 +372,7 @@ def test_documents_cite_what_the_results_say(tmp_path):
     found = cited.facts(tmp_path / "mnist.json")
     assert found["STL 1 %"] == pytest.approx(20 / 3)
     assert found["STL 1 %, seeds"] == 3
+    assert found["STL 1 %, seed 2"] == 9.0
     assert found["STL 1 %, parameters"] == 7000
     assert found["DMTRL-TT 1 %, sharing fc1"] == 0.75
     assert found["DMTRL-TT below STL 1 %"] == pytest.approx(1.25)  # of the two seeds that both have

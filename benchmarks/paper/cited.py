@@ -49,6 +49,8 @@ def _about(rows: Sequence[Row], method: str, fraction: float) -> dict[str, float
     for measure, words in _MEASURES.items():
         if mean := mean_of(rows, method, fraction, measure):
             found |= {f"{name}{words}": mean.mean, f"{name}, seeds": mean.count}
+            each_seed = by_seed(rows, method, fraction, measure)
+            found |= {f"{name}{words}, seed {seed}": value for seed, value in each_seed.items()}
     for measure in _LAYERED:
         each = [
             r[measure] for r in rows if r["method"] == method and r["fraction"] == fraction and measure in r

@@ -39,11 +39,12 @@ def cases(full: bool) -> Iterator[Case]:
 
 
 def maps(full: bool) -> Iterator[Case]:
-    """Ranks times batches: of Tucker in training, each task on its own rows; in full of all methods."""
+    """Ranks times batches: of Tucker in training, each task on its own rows, but for the largest batch;
+    in full of all methods."""
     both: tuple[Way, ...] = ("each", "mixed")
     kinds = product(METHODS, both, (True, False)) if full else [("tucker", both[0], True)]
     for method, way, training in kinds:
-        for rank, batch in product(MAP_RANKS, MAP_BATCHES):
+        for rank, batch in product(MAP_RANKS, MAP_BATCHES if full else MAP_BATCHES[:-1]):
             ranks = {"laf": (MAP_LAF[rank],), "tucker": (rank, rank, 8), "tt": (rank, 8)}[method]
             i, o, tasks = MAP
             yield Case(method, ranks, i, o, tasks, way, batch, training)

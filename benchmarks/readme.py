@@ -2,20 +2,23 @@
 
 `2.6<!-- quick.json: apply dense -->` is a number of benchmarks/results/quick.json; `disagreements` finds
 those that are not what the file says, to as many digits as are written. `python -m benchmarks.readme` prints
-all numbers that can be cited, `python -m benchmarks.readme README.md` puts those of a new run in their place.
+all numbers that can be cited, `python -m benchmarks.readme README.md docs/*.md` puts those of new runs in
+their place.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import results, summary, verdicts
+from tnshare.errors import TnshareError
 
-Known = Callable[[Path], Mapping[str, float]]
+from . import results, summary, verdicts
+from .paper import cited as paper
+
 RESULTS = Path(__file__).parent / "results"
 _CITED = re.compile(
     r"(?P<number>\d[\d,]*(?:\.\d+)?)(?P<unit>[ \w%]*)"
@@ -26,23 +29,20 @@ _PLANNED = ("torch", "jax")  # suites of the planner, of which a file has one
 
 def facts_in(path: Path) -> dict[str, float]:
     """All numbers of a file of results, of those in the folder ``paper`` too, that a document may cite."""
-    if path.parent.name == "paper":
-        from .paper import cited  # which imports this module
-
-        return cited.facts(path)
-    return facts(results.read(path))
+    if not path.exists():
+        return {}
+    return paper.facts(path) if path.parent.name == "paper" else facts(results.read(path))
 
 
-def disagreements(text: str, folder: Path = RESULTS, known_in: Known = facts_in) -> list[str]:
-    """The cited numbers of a text that are not those of their files; ``known_in`` reads those of a file."""
-    found = []
+def disagreements(text: str, folder: Path = RESULTS) -> list[str]:
+    """The cited numbers of a text that are not those of their files."""
+    found, known = [], _Files(folder)
     for cited in _CITED.finditer(text):
-        path = folder / cited["file"]
-        known = known_in(path) if path.exists() else {}
-        if cited["key"] not in known:
+        value = known[cited["file"]].get(cited["key"])
+        if value is None:
             found.append(f"{cited['file']} says nothing of {cited['key']!r}")
-        elif not agrees(cited["number"], known[cited["key"]]):
-            found.append(f"{cited['key']}: {cited['number']} is written, {known[cited['key']]:.5g} was found")
+        elif not agrees(cited["number"], value):
+            found.append(f"{cited['key']}: {cited['number']} is written, {value:.5g} was found")
     return found
 
 
@@ -124,11 +124,14 @@ def _planner(result: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
-def updated(text: str, folder: Path = RESULTS, known_in: Known = facts_in) -> str:
+def updated(text: str, folder: Path = RESULTS) -> str:
     """The text with every cited number as its file has it, to as many digits as were written."""
+    known = _Files(folder)
 
     def current(cited: re.Match[str]) -> str:
-        value = known_in(folder / cited["file"])[cited["key"]]
+        value = known[cited["file"]].get(cited["key"])
+        if value is None:
+            raise TnshareError(f"{cited['file']} says nothing of {cited['key']!r}, which the text cites")
         digits = len(cited["number"].partition(".")[2])
         return f"{value:,.{digits}f}{cited[0][len(cited['number']) :]}"
 
@@ -136,12 +139,27 @@ def updated(text: str, folder: Path = RESULTS, known_in: Known = facts_in) -> st
 
 
 def main(names: Sequence[str]) -> None:
-    """Print what can be cited, or put it into the documents named."""
-    for document in map(Path, names):
-        document.write_text(updated(document.read_text(encoding="utf-8")), encoding="utf-8")
-    for path in () if names else sorted(RESULTS.glob("*.json")):
-        for key, value in facts(results.read(path)).items():
-            print(f"{value:.5g}<!-- {path.name}: {key} -->")
+    """Print what can be cited, or put it into the documents named: into all of them, or into none."""
+    try:
+        texts = {Path(name): updated(Path(name).read_text(encoding="utf-8")) for name in names}
+    except (TnshareError, OSError) as error:
+        raise SystemExit(f"error: {error}") from None
+    for document, text in texts.items():
+        document.write_text(text, encoding="utf-8")
+    for path in () if names else sorted([*RESULTS.glob("*.json"), *RESULTS.glob("paper/*.json")]):
+        for key, value in facts_in(path).items():
+            print(f"{value:.5g}<!-- {path.relative_to(RESULTS)}: {key} -->")
+
+
+class _Files(dict[str, Mapping[str, float]]):
+    """The numbers of files in a folder, each read once."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+
+    def __missing__(self, name: str) -> Mapping[str, float]:
+        return self.setdefault(name, facts_in(self._folder / name))
 
 
 if __name__ == "__main__":

@@ -1,24 +1,18 @@
-"""Numbers in documents that stem from the results of the paper's experiments, in the manner of `readme`.
+"""Numbers of the paper's experiments that documents cite.
 
-`4.44<!-- mnist.json: DMTRL-TT 1 % -->` is a mean over seeds. `python -m benchmarks.paper.cited` prints all
-that can be cited; given the names of documents, it puts the numbers of new runs in their place.
+`4.44<!-- paper/mnist.json: DMTRL-TT 1 % -->` is a mean over seeds: see `benchmarks.readme`.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Sequence
 from itertools import permutations
 from pathlib import Path
 
-from benchmarks import readme
-from benchmarks.records import ROOT
-
 from .stats import Row, by_seed, mean_of, paired
 
-RESULTS = ROOT / "benchmarks" / "results" / "paper"
 _MEASURES = {
     "multiclass_error": "",
     "binary_error": ", binary",
@@ -76,17 +70,3 @@ def _compared(rows: Sequence[Row], ours: str, other: str, fraction: float) -> di
         if not math.isnan(difference.half):
             found[f"{name}{words}, half"] = difference.half
     return found
-
-
-def main(names: Sequence[str]) -> None:
-    """Print what can be cited, or put it into the documents named."""
-    for document in map(Path, names):
-        text = readme.updated(document.read_text(encoding="utf-8"), RESULTS, facts)
-        document.write_text(text, encoding="utf-8")
-    for path in () if names else sorted(RESULTS.glob("*.json")):
-        for key, value in facts(path).items():
-            print(f"{value:.5g}<!-- {path.name}: {key} -->")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from tqdm import tqdm
 
@@ -19,21 +20,31 @@ def run(
 ) -> None:
     """Do the jobs that are not done yet; one that fails is written down, and tried again by the next run."""
     done = kept.done(seconds)
+    with imports_set_aside():
+        for name, measure in jobs:
+            if bar is not None:
+                bar.set_postfix_str(f"{suite}: {name}"[:70], refresh=False)
+            if (suite, name) not in done:
+                try:
+                    row = measure(seconds)
+                except Exception as error:  # hours of others are not lost for one
+                    tqdm.write(traceback.format_exc(), file=sys.stderr)
+                    row = {"error": type(error).__name__}
+                give_back()
+                kept.add({"suite": suite, "name": name, "budget": seconds, **row})
+            if bar is not None:
+                bar.update()
+
+
+@contextmanager
+def imports_set_aside() -> Iterator[None]:
+    """What is there stays, and is not looked through after each job, which would take a fifth of a second."""
     gc.collect()
-    gc.freeze()  # what was imported stays: not looked through after each job, a fifth of a second
-    for name, measure in jobs:
-        if bar is not None:
-            bar.set_postfix_str(f"{suite}: {name}"[:70], refresh=False)
-        if (suite, name) not in done:
-            try:
-                row = measure(seconds)
-            except Exception as error:  # hours of others are not lost for one
-                tqdm.write(traceback.format_exc(), file=sys.stderr)
-                row = {"error": type(error).__name__}
-            give_back()
-            kept.add({"suite": suite, "name": name, "budget": seconds, **row})
-        if bar is not None:
-            bar.update()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def progress(total: int) -> tqdm[None]:

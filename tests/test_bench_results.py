@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import re
@@ -111,6 +112,19 @@ def test_a_run_goes_on_where_it_stopped(tmp_path):
     run("apply", [job("a")], Records(path), 2.0)
     assert calls[4:] == [("c", 0.5), ("a", 0.5), ("a", 2.0)]
     assert not any("error" in r for r in Records(path).of("apply"))
+
+
+def test_a_run_gives_imported_modules_back_to_the_garbage_collector(tmp_path):
+    aside = []
+
+    def measure(seconds):
+        aside.append(gc.get_freeze_count())
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run("apply", [("a", measure)], Records(tmp_path / "bench.jsonl"), 0.5)
+    assert aside[0] > 0
+    assert gc.get_freeze_count() == 0
 
 
 def test_no_result_is_overwritten(tmp_path):

@@ -19,6 +19,7 @@ from typing import Any
 
 from tnshare.errors import TnshareError
 
+from .arguments import device, positive, threads, told
 from .text import table
 
 __all__ = ["main", "table"]
@@ -38,12 +39,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     elif given[:1] == ["report"]:
         from .page import again
 
-        again([Path(name) for name in given[1:]])
+        with told():
+            again([Path(name) for name in given[1:]])
     else:
-        try:
-            _measure(_options(given))
-        except TnshareError as error:
-            raise SystemExit(f"error: {error}") from None
+        options = _options(given)
+        with told():
+            _measure(options)
 
 
 def fix_threads(threads: int, backend: str) -> None:
@@ -65,21 +66,33 @@ def fix_threads(threads: int, backend: str) -> None:
 
 
 def make_bench(backend: str, device: str, limit: int) -> Any:
-    """A framework on a device."""
+    """A framework on a device, which must be here."""
+    number = int(device.partition(":")[2] or 0)
     if backend == "jax":
         if device == "cpu":
             os.environ.setdefault("JAX_PLATFORMS", "cpu")
+        import jax
+
         from .peers import in_jax
 
-        return in_jax.Bench(device, limit)
+        try:
+            place = jax.devices("gpu" if device.startswith("cuda") else device)[number]
+        except (RuntimeError, IndexError):
+            raise TnshareError(_not_here("jax", jax.__version__, device)) from None
+        return in_jax.Bench(device, limit, place=place)
     import torch
 
     from .peers import in_torch
 
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise TnshareError(f"device must be one that is here: torch {torch.__version__} sees no {device!r}")
-
+    if device.startswith("cuda"):
+        if number >= torch.cuda.device_count():
+            raise TnshareError(_not_here("torch", torch.__version__, device))
+        torch.cuda.set_device(number)  # of which events and statistics of memory are
     return in_torch.Bench(device, limit)
+
+
+def _not_here(framework: str, version: str, device: str) -> str:
+    return f"device must be one that is here: {framework} {version} sees no {device!r}"
 
 
 def suite_jobs(name: str, bench: Any, full: bool) -> list[Any]:
@@ -150,17 +163,15 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("suites", nargs="*", metavar="suite", help=f"any of {', '.join(FULL)}")
     parser.add_argument("--full", action="store_true", help="all points of the suites (an hour or two)")
     parser.add_argument("--backend", choices=("torch", "jax"), default="torch")
-    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ... (cpu)")
-    parser.add_argument("--seconds", type=float, help="of rounds for each point (0.2, with --full 2)")
-    parser.add_argument("--threads", type=int, default=1, help="threads of the linear algebra (1)")
+    parser.add_argument("--device", type=device, default="cpu", help="cpu, cuda, cuda:1, ... (cpu)")
+    parser.add_argument("--seconds", type=positive, help="of rounds for each point (0.2, with --full 2)")
+    parser.add_argument("--threads", type=threads, default=1, help="threads of the linear algebra (1)")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder (benchmarks/results)")
     options = parser.parse_args(arguments)
     known = JAX if options.backend == "jax" else FULL
     for name in options.suites:
         if name not in known:
             parser.error(f"no suite for {options.backend} is called {name!r}: expected {', '.join(known)}")
-    if options.device != "cpu" and not options.device.startswith("cuda"):
-        parser.error(f"device must be cpu or cuda: found {options.device!r}")
     every = JAX if options.backend == "jax" else FULL if options.full else QUICK
     options.suites = tuple(dict.fromkeys(options.suites)) or every
     options.seconds = options.seconds or (2.0 if options.full else 0.2)

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tnshare.errors import TnshareError
+
 from . import results, summary
 from .text import cell, duration, table
 
@@ -35,7 +37,7 @@ def write(path: Path) -> list[Path]:
     """Figures and an HTML page beside a result file; the files that were written."""
     from . import figures
 
-    result = results.read(path)
+    result = results.read_suites(path)
     pictures = figures.draw(result, path.parent, path.stem)
     page = path.with_suffix(".html")
     page.write_text(as_html(result, pictures), encoding="utf-8")
@@ -44,6 +46,8 @@ def write(path: Path) -> list[Path]:
 
 def again(paths: Sequence[Path]) -> None:
     """Make the reports of result files again."""
+    if not paths:
+        raise TnshareError("give the result files that reports are to be made of, as quick.json")
     for path in paths:
         print(f"wrote {', '.join(p.name for p in write(path))}")
 

@@ -10,7 +10,6 @@ results/planner.json and results/planner.md; what was in JAX to planner-jax.json
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import tempfile
@@ -22,8 +21,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from . import grid, records, report
+from . import grid, records, report, results
 from .allocator import give_back, keep_memory
+from .arguments import pattern, positive, told
 from .grid import Point
 from .programs import EMPTY, Programs
 from .timing import Clock, allot, in_a_row, interleave, once
@@ -38,7 +38,8 @@ def main(arguments: list[str] | None = None) -> None:
     suite = next((name for name in ("unseen", "overheads") if getattr(options, name)), options.backend)
     file = next(file for file, suites in SUITES.items() if suite in suites)
     if options.report:
-        result = json.loads((options.results / f"{file}.json").read_text(encoding="utf-8"))
+        with told():
+            result = results.read_suites(options.results / f"{file}.json")
         (options.results / f"{file}.md").write_text(report.markdown(result), encoding="utf-8")
         return
     at = records.commit()
@@ -49,6 +50,8 @@ def main(arguments: list[str] | None = None) -> None:
         chosen = [
             job for job in jobs(suite, options.quick, options.seconds) if re.search(options.only, job[0])
         ]
+        if not chosen:
+            raise SystemExit(f"error: no point has the pattern {options.only!r}")
         run(suite, chosen, kept, options.seconds)
     if options.only:
         print("measured; run again without --only to measure the rest, and write the results")
@@ -148,10 +151,13 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--unseen", action="store_true", help="60 random shapes, its own candidates only")
     parser.add_argument("--overheads", action="store_true", help="what a call and a plan cost")
     parser.add_argument(
-        "--only", default="", help="points whose name has this pattern, say '^laf': one process for each part"
+        "--only",
+        type=pattern,
+        default="",
+        help="points whose name has this pattern, say '^laf': one process for each part",
     )
     parser.add_argument("--report", action="store_true", help="only make planner.md from planner.json")
-    parser.add_argument("--seconds", type=float, default=2.0, help="of rounds for each point (2)")
+    parser.add_argument("--seconds", type=positive, default=2.0, help="of rounds for each point (2)")
     results = Path(__file__).parent / "results"
     parser.add_argument("--results", type=Path, default=results, help="folder (benchmarks/results)")
     return parser.parse_args(arguments)

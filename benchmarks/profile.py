@@ -19,7 +19,8 @@ import torch
 from tnshare.cost import Profile, measure
 from tnshare.profiles import profile
 
-from .__main__ import table
+from .arguments import count, threads, told
+from .text import table
 
 Shape = tuple[int, int, int, int]  # batch, rows, inner, columns
 LAYOUTS = {
@@ -30,16 +31,17 @@ LAYOUTS = {
 }
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Compare, and print a table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.profile", description=__doc__)
     parser.add_argument("--profile", default="cpu", help="a name, or 'here' to measure one first (cpu)")
-    parser.add_argument("--shapes", type=int, default=150, help="how many products (150)")
-    parser.add_argument("--threads", type=int, default=1, help="threads of torch (1)")
-    parser.add_argument("--passes", type=int, default=4, help="how often everything is timed (4)")
-    options = parser.parse_args()
+    parser.add_argument("--shapes", type=count, default=150, help="how many products (150)")
+    parser.add_argument("--threads", type=threads, default=1, help="threads of torch (1)")
+    parser.add_argument("--passes", type=count, default=4, help="how often everything is timed (4)")
+    options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
-    chosen = measured() if options.profile == "here" else profile(options.profile)
+    with told():
+        chosen = measured() if options.profile == "here" else profile(options.profile)
     timed = time_all(draw(options.shapes, random.Random(1)), options.passes)
     print(f"profile {chosen.name!r}, {options.threads} thread(s): predicted / measured, whichever way is > 1")
     print(table(rows(chosen, timed)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from . import verdicts
 from .programs import EMPTY
 from .records import label
-from .results import as_json
+from .results import as_json, label_of
 from .verdicts import Row, Verdict
 
 PEERS = {
@@ -35,14 +34,12 @@ def write(folder: Path, result: Mapping[str, Any], file: str = "planner") -> str
     data, table = folder / f"{file}.json", folder / f"{file}.md"
     folder.mkdir(parents=True, exist_ok=True)
     said = ""
-    if data.exists():
-        old = json.loads(data.read_text(encoding="utf-8"))
-        if label(old["commit"]) != label(result["commit"]):
-            name = f"{file}-{label(old['commit'])}"
-            data.replace(folder / f"{name}.json")
-            if table.exists():
-                table.replace(folder / f"{name}.md")
-            said = f"the results of another commit are kept as {name}.json and {name}.md; "
+    if data.exists() and label_of(data) != label(result["commit"]):
+        name = f"{file}-{label_of(data)}"
+        data.replace(folder / f"{name}.json")
+        if table.exists():
+            table.replace(folder / f"{name}.md")
+        said = f"the results of another commit are kept as {name}.json and {name}.md; "
     data.write_text(as_json(result), encoding="utf-8")
     table.write_text(markdown(result), encoding="utf-8")
     return f"{said}wrote {data.name} and {table.name}"

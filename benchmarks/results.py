@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tnshare.errors import TnshareError
+
 from . import records
 
 Result = dict[str, Any]
@@ -18,8 +20,8 @@ def write(folder: Path, stem: str, result: Mapping[str, Any]) -> tuple[Path, str
     path = folder / f"{stem}.json"
     text = as_json(result)
     note = ""
-    if path.exists() and path.read_text(encoding="utf-8") != text:
-        kept = _free(folder, stem, json.loads(path.read_text(encoding="utf-8")))
+    if path.exists() and path.read_bytes() != text.encode():
+        kept = _free(folder, f"{stem}-{label_of(path)}")
         path.rename(kept)
         note = f"; the results that were there are kept as {kept.name}"
     part = path.with_suffix(".part")
@@ -29,9 +31,35 @@ def write(folder: Path, stem: str, result: Mapping[str, Any]) -> tuple[Path, str
 
 
 def read(path: Path) -> Result:
-    """A result file."""
-    found: Result = json.loads(path.read_text(encoding="utf-8"))
+    """A result file, of any benchmark."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise TnshareError(f"{path.name} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise TnshareError(f"{path.name} must be a file of results, in JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise TnshareError(f"{path.name} must be a file of results: found a {type(found).__name__} in it")
     return found
+
+
+def read_suites(path: Path) -> Result:
+    """A result file that has suites, and says what they were measured on."""
+    found = read(path)
+    for part in ("commit", "machine", "settings", "suites"):
+        if not isinstance(found.get(part), dict):
+            raise TnshareError(
+                f"{path.name} must be a file of results with {part!r}: found {', '.join(found) or 'nothing'}"
+            )
+    return found
+
+
+def label_of(path: Path) -> str:
+    """The commit of a result file, as in names of files."""
+    try:
+        return records.label(read_suites(path)["commit"])
+    except TnshareError:
+        return "damaged"
 
 
 def as_json(result: Mapping[str, Any]) -> str:
@@ -53,8 +81,7 @@ def rounded(value: Any) -> Any:
     return [rounded(v) for v in value] if isinstance(value, list | tuple) else value
 
 
-def _free(folder: Path, stem: str, old: Mapping[str, Any]) -> Path:
+def _free(folder: Path, name: str) -> Path:
     """A name that no file has."""
-    name = f"{stem}-{records.label(old['commit'])}"
     names = [f"{name}.json", *(f"{name}-{n}.json" for n in range(2, 1000))]
     return next(folder / free for free in names if not (folder / free).exists())

@@ -23,11 +23,12 @@ from torch import nn
 import tnshare as tn
 
 from . import records
-from .__main__ import table
 from .allocator import keep_memory
+from .arguments import count
 from .decompose import textbook_svds
 from .lenets import Step, batches, hinge, plain_ways, sgd, step, trained
 from .memory import peak_bytes
+from .text import table
 from .timing import Timing, interleave, laps, noise_floor, timing
 
 METHODS = ("tucker", "laf", "tt")
@@ -39,7 +40,9 @@ PARTS = ("steps", "conversions", "mixed")
 def main(arguments: list[str] | None = None) -> None:
     """Measure, print, and write the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.share", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=15, help="rounds in which every program runs once (15)")
+    parser.add_argument(
+        "--rounds", type=count, default=15, help="rounds in which every program runs once (15)"
+    )
     results = Path(__file__).parent / "results"
     parser.add_argument("--results", type=Path, default=results, help="folder (benchmarks/results)")
     parser.add_argument("--part", choices=PARTS, help="what to measure (all)")

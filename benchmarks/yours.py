@@ -25,6 +25,7 @@ import tnshare as tn
 from tnshare.profiles import PROFILES
 from tnshare.ways import WAYS
 
+from .arguments import count, device, error, positive, ranks, threads, told
 from .case import METHODS, Case, spec_of
 from .decompose import aligned
 from .measure import Row, measure, median
@@ -37,11 +38,9 @@ _AXES = ("i", "o", "task")
 def main(arguments: Sequence[str]) -> None:
     """Measure, and say what is best."""
     options = _options(arguments)
-    try:
+    with told():
         case, notes = read(options)
         row = _measured(case, options)
-    except tn.TnshareError as error:
-        raise SystemExit(f"error: {error}") from None
     print("\n".join([*notes, *answer(case, row, options.device), *predictions(case, options.predict)]))
     print("\n".join(conclusion(case, row)))
 
@@ -203,10 +202,6 @@ def parse_sizes(text: str) -> dict[str, int]:
     return {axis: int(sizes[axis]) for axis in _AXES}
 
 
-def _ranks(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(","))
-
-
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks yours",
@@ -214,22 +209,18 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--sizes", help="i=...,o=...,task=...: inputs, outputs, tasks")
-    parser.add_argument("--batch", type=int, required=True, help="rows; of each task, for --way each")
+    parser.add_argument("--batch", type=count, required=True, help="rows; of each task, for --way each")
     parser.add_argument("--method", choices=METHODS, required=True)
     found = parser.add_mutually_exclusive_group(required=True)
-    found.add_argument("--ranks", type=_ranks, help="k for laf; k_i,k_o,k_task for tucker; r_i,r_o for tt")
-    found.add_argument("--eps", type=float, help="relative error that ranks are to keep")
+    found.add_argument("--ranks", type=ranks, help="k for laf; k_i,k_o,k_task for tucker; r_i,r_o for tt")
+    found.add_argument("--eps", type=error, help="relative error that ranks are to keep")
     parser.add_argument("--stack", type=Path, help="trained weights (in, out, task), a .npy file")
     parser.add_argument("--way", choices=WAYS, default="mixed", help="how tasks are chosen (mixed)")
     parser.add_argument("--inference", action="store_true", help="no backward pass, and weights kept")
-    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ... (cpu)")
-    parser.add_argument("--threads", type=int, default=1, help="threads of the linear algebra (1)")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of rounds (3)")
-    parser.add_argument("--memory", type=float, default=2.0, help="GiB that a program may need (2)")
+    parser.add_argument("--device", type=device, default="cpu", help="cpu, cuda, cuda:1, ... (cpu)")
+    parser.add_argument("--threads", type=threads, default=1, help="threads of the linear algebra (1)")
+    parser.add_argument("--seconds", type=positive, default=3.0, help="of rounds (3)")
+    parser.add_argument("--memory", type=positive, default=2.0, help="GiB that a program may need (2)")
     devices = sorted(PROFILES)
     parser.add_argument("--predict", nargs="*", choices=devices, default=[], help="devices that are not here")
-    options = parser.parse_args(arguments)
-    for name in ("batch", "threads", "seconds", "memory"):
-        if not getattr(options, name) > 0:
-            parser.error(f"--{name} must be more than 0: found {getattr(options, name)}")
-    return options
+    return parser.parse_args(arguments)

@@ -9,7 +9,9 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 
+import tnshare as tn
 from benchmarks import __main__ as command
 from benchmarks import bars, looks, page, readme, records, results, summary
 from benchmarks.case import Case
@@ -125,6 +127,55 @@ def test_a_run_gives_imported_modules_back_to_the_garbage_collector(tmp_path):
         run("apply", [("a", measure)], Records(tmp_path / "bench.jsonl"), 0.5)
     assert aside[0] > 0
     assert gc.get_freeze_count() == 0
+
+
+@pytest.mark.parametrize("backend", ["torch", "jax"])
+@pytest.mark.parametrize("device", ["cuda", "cuda:99"])
+def test_devices_that_are_not_here_are_named(backend, device):
+    with pytest.raises(tn.TnshareError, match=rf"is here: {backend} [\d.]+\S* sees no '{device}'"):
+        command.make_bench(backend, device, 2**30)
+
+
+def test_cuda_measures_the_device_that_was_asked_for(monkeypatch):
+    chosen = []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    for device in ("cuda", "cuda:2"):
+        assert command.make_bench("torch", device, 2**30).device == device
+    assert chosen == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (None, r"quick\.json cannot be read: No such file"),
+        ("{", r"quick\.json must be a file of results, in JSON: Expecting property name"),
+        ("[]", r"quick\.json must be a file of results: found a list in it"),
+        ("{}", r"quick\.json must be a file of results with 'commit': found nothing"),
+        ('{"commit": {}, "machine": 1}', "with 'machine': found commit, machine"),
+    ],
+)
+def test_reports_of_damaged_results_are_refused(content, text, tmp_path):
+    path = tmp_path / "quick.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(SystemExit, match=text):
+        command.main(["report", str(path)])
+    assert [p.name for p in tmp_path.iterdir()] == ["quick.json"] * (content is not None)
+
+
+def test_reports_need_a_file():
+    with pytest.raises(SystemExit, match="give the result files that reports are to be made of"):
+        command.main(["report"])
+
+
+def test_a_damaged_result_is_kept_beside_a_new_one(tmp_path):
+    for text in ("{", "[]"):
+        (tmp_path / "quick.json").write_text(text)
+        results.write(tmp_path, "quick", result(apply=[row("way")]))
+    names = ["quick-damaged-2.json", "quick-damaged.json", "quick.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    assert (tmp_path / "quick-damaged.json").read_text() == "{"
 
 
 def test_no_result_is_overwritten(tmp_path):
@@ -289,7 +340,15 @@ def test_the_command_knows_what_it_is_asked(arguments, stem, suites):
     [
         (["apples"], "no suite for torch is called 'apples'"),
         (["conv", "--backend", "jax"], "no suite for jax is called 'conv'"),
-        (["--device", "tpu"], "device must be cpu or cuda"),
+        (
+            ["--device", "tpu"],
+            "argument --device: must be cpu, cuda, or one of several as cuda:1: found 'tpu'",
+        ),
+        (["--seconds", "inf"], "argument --seconds: must be a finite number of more than 0: found inf"),
+        (["--seconds", "0"], "argument --seconds: must be a finite number of more than 0: found 0"),
+        (["--seconds", "soon"], "argument --seconds: must be a finite number of more than 0: found soon"),
+        (["--threads", "1000000"], "argument --threads: must be at most"),
+        (["--threads", "0"], "argument --threads: must be a whole number of at least 1: found 0"),
     ],
 )
 def test_the_command_refuses_what_it_does_not_know(arguments, text, capsys):

@@ -96,7 +96,7 @@ def test_what_is_wrong_is_told(arguments, text):
     [
         (b"", "No data left in file"),
         (b"hello", "must be a file of numpy.save: no array in it"),
-        (b"half", "must be a file of numpy.save: (could only read|cannot reshape)"),  # NumPy 2.5, 2.0
+        (b"half", "must be a file of numpy.save: .*(could only read|cannot reshape)"),  # NumPy 2.5, 2.0
         (b"archive", r"found an archive of \['a'\]"),
         (b"nan", r"a stack must be finite: found nan at \(1, 2, 0\)"),
         (b"kernels", r"the weights of a linear layer of every task: found shape \(3, 3, 4, 4, 2\)"),
@@ -125,7 +125,7 @@ def test_damaged_stacks_are_told_apart(content, text, tmp_path):
 def test_numbers_that_make_no_sense_are_refused(option, capsys):
     with pytest.raises(SystemExit):
         yours.main([*SIZES, "--method", "laf", "--ranks", "1", *QUICK, f"--{option}", "0"])
-    assert f"--{option} must be more than 0: found 0" in capsys.readouterr().err
+    assert re.search(rf"argument --{option}: must be a .*: found 0", capsys.readouterr().err)
 
 
 def test_stacks_of_another_form_are_refused(tmp_path):

@@ -104,6 +104,17 @@ def test_errors_of_one_against_rest_are_counted_by_sign_and_by_rank():
     assert errors["multiclass_error"] == 25.0
 
 
+def test_tasks_without_images_are_refused():
+    pixels, labels = torch.zeros(0, 1, 4, 4), torch.zeros(0, dtype=torch.long)
+    with pytest.raises(
+        tn.TnshareError, match=r"every task needs an image: found \[0\]; give another fraction"
+    ):
+        OneAgainstRest(pixels, labels, 3)
+    some, ones = torch.zeros(2, 1, 4, 4), torch.ones(2, dtype=torch.long)
+    with pytest.raises(tn.TnshareError, match=r"every task needs an image: found \[2, 0\]; give another"):
+        OwnClasses([some, pixels], [ones, labels])
+
+
 def test_own_classes_have_losses_and_errors_of_their_own():
     rng = torch.Generator().manual_seed(0)
     sizes, counts = [2, 3], [5, 9]

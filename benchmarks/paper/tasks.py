@@ -11,6 +11,8 @@ from tnshare_torch.shared import Shared
 from torch import Tensor
 from torch.nn import functional
 
+import tnshare as tn
+
 _AT_ONCE = 100  # images; more of them do not fit into a processor's cache
 
 
@@ -40,6 +42,9 @@ class OneAgainstRest:
     images: Tensor  # (n, channels, height, width)
     labels: Tensor  # (n,)
     classes: int
+
+    def __post_init__(self) -> None:
+        _check_images([self.labels])
 
     def batches(self, size: int, generator: torch.Generator) -> Iterator[Tensor]:
         return iter(torch.split(torch.randperm(len(self.labels), generator=generator), size))
@@ -102,6 +107,9 @@ class OwnClasses:
     labels: Sequence[Tensor]
     scale: float = 1.0  # of the bytes
 
+    def __post_init__(self) -> None:
+        _check_images(self.labels)
+
     def batches(self, size: int, generator: torch.Generator) -> Iterator[list[Tensor]]:
         """Rows of each task: as many batches as make them ``size`` on average, all tasks in each of them."""
         count = max(1, round(sum(map(len, self.labels)) / len(self.labels) / size))
@@ -160,3 +168,10 @@ def places_by_class(labels: Tensor) -> Tensor:
 def per_cent(wrong: Tensor) -> float:
     """How many, in per cent."""
     return 100 * float(wrong.float().mean())
+
+
+def _check_images(labels: Sequence[Tensor]) -> None:
+    """A fraction may be too small for one image in training, or leave none for the test."""
+    if any(len(own) == 0 for own in labels):
+        counts = [len(own) for own in labels]
+        raise tn.TnshareError(f"every task needs an image: found {counts}; give another fraction")

@@ -22,13 +22,19 @@ Function = Callable[..., Array]  # of leaves, x and, for rows of mixed tasks, id
 
 
 class Bench:
-    """JAX on its default device, or on the one named."""
+    """JAX on a processor, or on the device given."""
 
     name = "jax"
 
-    def __init__(self, device: str = "cpu", limit: int = 2**30, meter: Meter | None = None) -> None:
+    def __init__(
+        self,
+        device: str = "cpu",
+        limit: int = 2**30,
+        meter: Meter | None = None,
+        place: jax.Device | None = None,
+    ) -> None:
         self.device, self.limit = device, limit
-        self.place = jax.devices("gpu" if device.startswith("cuda") else device)[0]
+        self.place = place or jax.devices("cpu")[0]
         self.meter: Meter = meter or JaxMeter()
 
     def apply(self, case: Case, peers: Sequence[str] | None = None) -> Programs:

@@ -1,0 +1,79 @@
+"""What the command lines of the benchmarks take, and what they say of the rest."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+import pytest
+
+from benchmarks import arguments, planner, profile, share
+from benchmarks.paper import __main__ as paper
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (arguments.positive, "0.5", 0.5),
+        (arguments.share, "1", 1.0),
+        (arguments.error, "0", 0.0),
+        (arguments.count, "3", 3),
+        (arguments.seed, "0", 0),
+        (arguments.threads, "1", 1),
+        (arguments.device, "cuda:1", "cuda:1"),
+        (arguments.ranks, "8,8,4", (8, 8, 4)),
+        (arguments.pattern, "^laf", "^laf"),
+    ],
+)
+def test_what_makes_sense_is_taken(kind, text, value):
+    assert kind(text) == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "texts", "told"),
+    [
+        (arguments.positive, ["0", "-1", "nan", "inf", "x", ""], "a finite number of more than 0: found"),
+        (arguments.share, ["0", "1.5", "nan", "x"], "0 < number <= 1: found"),
+        (arguments.error, ["-1", "1", "nan", "x"], "0 <= number < 1: found"),
+        (arguments.count, ["0", "-1", "1.5", "x", "²"], "a whole number of at least 1: found"),
+        (arguments.seed, ["-1", "x"], "a whole number of at least 0: found"),
+        (arguments.threads, [str((os.cpu_count() or 1) + 1)], "the cores of this machine: found"),
+        (arguments.device, ["tpu", "cuda:", "cuda:x", "cudax"], "one of several as cuda:1: found"),
+        (arguments.ranks, ["", "a", "2,", "2;3", "0"], "a whole number of at least 1: found"),
+        (arguments.pattern, ["("], "a regular expression: found '\\('"),
+    ],
+)
+def test_what_makes_none_is_refused(kind, texts, told):
+    for text in texts:
+        with pytest.raises(argparse.ArgumentTypeError, match=told):
+            kind(text)
+
+
+@pytest.mark.parametrize(
+    ("command", "given", "told"),
+    [
+        (planner, ["--only", "("], "argument --only: must be a regular expression"),
+        (planner, ["--seconds", "nan"], "argument --seconds: must be a finite number"),
+        (profile, ["--shapes", "0"], "argument --shapes: must be a whole number of at least 1"),
+        (profile, ["--passes", "0"], "argument --passes: must be a whole number of at least 1"),
+        (share, ["--rounds", "0"], "argument --rounds: must be a whole number of at least 1"),
+        (paper, ["mnist", "--fractions", "0"], "argument --fractions: must be a number with 0 < number"),
+        (paper, ["mnist", "--seeds", "-1"], "argument --seeds"),
+        (paper, ["mnist", "--rates", "1e-3"], "of a cross-validation: give --folds too"),
+    ],
+)
+def test_commands_say_which_option_is_wrong(command, given, told, capsys):
+    with pytest.raises(SystemExit):
+        command.main(given)
+    assert told in capsys.readouterr().err
+
+
+def test_what_cannot_be_done_is_said_without_a_traceback(tmp_path):
+    with pytest.raises(SystemExit, match="error: no method is called 'foo': expected any of STL"):
+        paper.main(["mnist", "--methods", "foo", "--results", str(tmp_path), "--work", str(tmp_path)])
+    with pytest.raises(SystemExit, match="error: no point has the pattern 'zzz'"):
+        planner.main(["--only", "zzz", "--results", str(tmp_path)])
+    with pytest.raises(SystemExit, match=r"error: planner\.json cannot be read"):
+        planner.main(["--report", "--results", str(tmp_path)])
+    with pytest.raises(SystemExit, match="error: no device is called 'nope'"):
+        profile.main(["--profile", "nope"])

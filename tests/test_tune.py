@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import time
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -159,6 +161,31 @@ def test_who_ran_more_often_in_better_moments_does_not_win_for_it(monkeypatch):
     few, more = in_moments(1e-3, 6), in_moments(1.1e-3, 4)
     Clock(monkeypatch, times(NAMES[0], slow=3e-3) | {NAMES[0]: few, NAMES[1]: more})
     assert tuned(JOB, FOUND, numpy_ops, (4,), inputs()).name == NAMES[0]
+
+
+def test_who_was_put_out_does_not_win_by_few_rounds_compared_with_others(monkeypatch):
+    """Each of the two that are left is interrupted in rounds of its own, beside which 2.5 ms look short."""
+    interrupted = {
+        NAMES[0]: lambda run: 8e-3 if run in (2, 4) else 1e-3,
+        NAMES[1]: lambda run: 8e-3 if run in (6, 8) else 1.1e-3,
+        NAMES[2]: 2.5e-3,
+    }
+    Clock(monkeypatch, times("", slow=5e-3) | interrupted)
+    assert tuned(JOB, FOUND, numpy_ops, (4,), inputs()).name == NAMES[0]
+
+
+def test_who_is_put_out_is_let_go_of_with_what_it_keeps():
+    class Slow:
+        def __call__(self):
+            time.sleep(0.06)
+
+    slow = Slow()
+    gone, alive = [], weakref.ref(slow)
+    programs = {"quick": lambda: gone.append(alive() is None), "slow": slow}
+    del slow
+    assert tune.timed(programs)["slow"] > 0
+    assert not gone[0]
+    assert gone[-1]
 
 
 def test_what_takes_no_time_is_not_timed_forever(monkeypatch):

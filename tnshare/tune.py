@@ -119,10 +119,15 @@ def fastest(
     return min(seconds, key=seconds.__getitem__)
 
 
-def timed(programs: Mapping[str, Callable[[], object]]) -> dict[str, float]:
-    """Times over rounds in which the programs run in an order that is shuffled anew."""
+def timed(programs: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """Times over rounds in which the programs run in an order that is shuffled anew.
+
+    Who is put out is taken from ``programs``, and let go of with all that it keeps. It stays as many times
+    as slow as the fastest as put it out, at least: few rounds may say anything when compared with others.
+    """
     rounds: list[dict[str, float]] = []
     spent = dict.fromkeys(programs, 0.0)
+    behind = dict.fromkeys(programs, 1.0)
     shuffle = random.Random(0).shuffle
     while len(rounds) < 4 or (len(rounds) < _MOST and sum(spent.values()) < _SECONDS * len(spent)):
         order = list(spent)
@@ -134,8 +139,12 @@ def timed(programs: Mapping[str, Callable[[], object]]) -> dict[str, float]:
             hopeless = max(_CLOSE, 1 + (_HOPELESS - 1) / max(1, done / _FIRST))
             found = _compared(rounds, spent)
             limit = hopeless * min(found[name] for name in spent) + (_SLICE if done < _FIRST else 0.0)
-            spent = {name: total for name, total in spent.items() if found[name] <= limit}
-    return _compared(rounds, spent)
+            for name in [name for name in spent if found[name] > limit]:
+                behind[name] = hopeless
+                del spent[name], programs[name]
+    found = _compared(rounds, spent)
+    fastest = min(found[name] for name in spent)
+    return {name: max(seconds, behind[name] * fastest) for name, seconds in found.items()}
 
 
 def _compared(rounds: Sequence[Mapping[str, float]], steady: Collection[str]) -> dict[str, float]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -108,6 +107,7 @@ def suite_jobs(name: str, bench: Any, full: bool) -> list[Any]:
 def _measure(options: argparse.Namespace) -> None:
     from . import page, records, results
     from .allocator import keep_memory
+    from .apart import own_cache
     from .run import progress, run
 
     fix_threads(options.threads, options.backend)
@@ -117,8 +117,8 @@ def _measure(options: argparse.Namespace) -> None:
     place = f"{options.backend}-{options.device.replace(':', '')}"
     kept = records.Records(options.results / f"bench-{records.label(at)}-{place}.jsonl")
     jobs = {name: suite_jobs(name, bench, options.full) for name in options.suites}
-    with tempfile.TemporaryDirectory() as store, progress(sum(map(len, jobs.values()))) as bar:
-        os.environ["TNSHARE_CACHE"] = store  # a profile that was calibrated here is another experiment
+    # With a cache of its own: a profile that was calibrated here is another experiment.
+    with own_cache(), progress(sum(map(len, jobs.values()))) as bar:
         for name, own in jobs.items():
             run(name, own, kept, options.seconds, bar)
     settings = {

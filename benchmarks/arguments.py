@@ -11,6 +11,8 @@ from contextlib import contextmanager
 
 from tnshare.errors import TnshareError
 
+_MOST = 2**20  # GiB
+
 
 @contextmanager
 def told() -> Iterator[None]:
@@ -26,6 +28,14 @@ def positive(text: str) -> float:
     number = _number(text)
     if not 0 < number < math.inf:
         raise ArgumentTypeError(f"must be a finite number of more than 0: found {text}")
+    return number
+
+
+def gibibytes(text: str) -> float:
+    """Room in memory: more than nothing, and no more than a machine could have."""
+    number = positive(text)
+    if number > _MOST:
+        raise ArgumentTypeError(f"must be at most {_MOST} GiB: found {text}")
     return number
 
 
@@ -51,8 +61,11 @@ def count(text: str) -> int:
 
 
 def seed(text: str) -> int:
-    """A whole number of at least 0."""
-    return _whole(text, 0)
+    """A whole number of at least 0, of 32 bits, as every framework takes it."""
+    number = _whole(text, 0)
+    if number >= 2**32:
+        raise ArgumentTypeError(f"must be less than 2^32: found {text}")
+    return number
 
 
 def threads(text: str) -> int:

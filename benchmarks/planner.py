@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -23,6 +22,7 @@ from typing import Any
 
 from . import grid, records, report, results
 from .allocator import give_back, keep_memory
+from .apart import own_cache
 from .arguments import pattern, positive, told
 from .grid import Point
 from .programs import EMPTY, Programs
@@ -44,14 +44,12 @@ def main(arguments: list[str] | None = None) -> None:
         return
     at = records.commit()
     kept = records.Records(options.results / f"planner-{records.label(at)}.jsonl")
+    found = jobs(suite, options.quick, options.seconds)
+    chosen = [job for job in found if re.search(options.only, job[0])]
+    if not chosen:
+        raise SystemExit(f"error: no point has the pattern {options.only!r}")
     allocator = keep_memory()
-    with tempfile.TemporaryDirectory() as store:
-        os.environ["TNSHARE_CACHE"] = store  # what autotuning finds is found anew in every run
-        chosen = [
-            job for job in jobs(suite, options.quick, options.seconds) if re.search(options.only, job[0])
-        ]
-        if not chosen:
-            raise SystemExit(f"error: no point has the pattern {options.only!r}")
+    with own_cache():  # what autotuning finds is found anew in every run
         run(suite, chosen, kept, options.seconds)
     if options.only:
         print("measured; run again without --only to measure the rest, and write the results")

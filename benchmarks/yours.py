@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
-import tempfile
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,10 +24,11 @@ import tnshare as tn
 from tnshare.profiles import PROFILES
 from tnshare.ways import WAYS
 
-from .arguments import count, device, error, positive, ranks, threads, told
+from .arguments import count, device, error, gibibytes, positive, ranks, threads, told
 from .case import METHODS, Case, spec_of
 from .decompose import aligned
 from .measure import Row, measure, median
+from .peers.common import NUMBER
 from .text import duration, memory, table
 
 STRATEGIES = ("factored", "materialised")
@@ -49,18 +49,17 @@ def _measured(case: Case, options: argparse.Namespace) -> Row:
     from .__main__ import fix_threads, make_bench
     from .allocator import keep_memory
 
+    _check_arrays(case, options.memory)
     fix_threads(options.threads, "torch")
     keep_memory()
-    with tempfile.TemporaryDirectory() as store:
-        os.environ.setdefault("TNSHARE_CACHE", store)
-        bench = make_bench("torch", options.device, int(options.memory * 2**30))
-        made = bench.apply(case)
-        if "tnshare" not in made.run:
-            raise tn.TnshareError(
-                f"{case} {made.skipped['tnshare']}, more than --memory {options.memory:g} GiB: give more, "
-                "or fewer rows, or lower ranks"
-            )
-        return measure(made, bench.meter, options.seconds)
+    bench = make_bench("torch", options.device, int(options.memory * 2**30))
+    made = bench.apply(case)
+    if "tnshare" not in made.run:
+        raise tn.TnshareError(
+            f"{case} {made.skipped['tnshare']}, more than --memory {options.memory:g} GiB: give more, "
+            "or fewer rows, or lower ranks"
+        )
+    return measure(made, bench.meter, options.seconds)
 
 
 def read(options: argparse.Namespace) -> tuple[Case, list[str]]:
@@ -96,6 +95,17 @@ def _check_room(stack: Any, sizes: dict[str, int], gigabytes: float) -> None:
         raise tn.TnshareError(
             f"--eps without --stack makes a synthetic one, here of {needs / 2**30:.1f} GiB, more than "
             f"--memory {gigabytes:g} GiB: give --ranks, or more"
+        )
+
+
+def _check_arrays(case: Case, gigabytes: float) -> None:
+    """Refuse to make what every program needs, where there is no room for it."""
+    network = case.layer.network
+    needs = NUMBER * (math.prod(case.x_shape) + math.prod(case.y_shape) + network.parameters)
+    if needs > gigabytes * 2**30:
+        raise tn.TnshareError(
+            f"{case}: its input, output and factors are {needs / 2**30:.1f} GiB, more than --memory "
+            f"{gigabytes:g} GiB: give more, or fewer rows, or lower ranks"
         )
 
 
@@ -193,7 +203,7 @@ def parse_sizes(text: str) -> dict[str, int]:
     """``i=512,o=256,task=40`` as numbers."""
     pairs = [part.partition("=") for part in text.split(",")]
     sizes = {name.strip(): value for name, _, value in pairs}
-    whole = all(value.strip().isdigit() and int(value) > 0 for _, _, value in pairs)
+    whole = all(re.fullmatch("[0-9]+", value.strip()) and int(value) > 0 for _, _, value in pairs)
     if sorted(sizes) != sorted(_AXES) or len(pairs) > len(sizes) or not whole:
         raise tn.TnshareError(
             "--sizes must read i=...,o=...,task=... with whole numbers, the sizes of a linear layer: "
@@ -220,7 +230,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--device", type=device, default="cpu", help="cpu, cuda, cuda:1, ... (cpu)")
     parser.add_argument("--threads", type=threads, default=1, help="threads of the linear algebra (1)")
     parser.add_argument("--seconds", type=positive, default=3.0, help="of rounds (3)")
-    parser.add_argument("--memory", type=positive, default=2.0, help="GiB that a program may need (2)")
+    parser.add_argument("--memory", type=gibibytes, default=2.0, help="GiB that a program may need (2)")
     devices = sorted(PROFILES)
     parser.add_argument("--predict", nargs="*", choices=devices, default=[], help="devices that are not here")
     return parser.parse_args(arguments)

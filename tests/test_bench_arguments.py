@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import argparse
 import os
+from contextlib import suppress
 
 import pytest
 
 from benchmarks import arguments, planner, profile, share
+from benchmarks.apart import own_cache
 from benchmarks.paper import __main__ as paper
+from tnshare import store
 
 
 @pytest.mark.parametrize(
     ("kind", "text", "value"),
     [
         (arguments.positive, "0.5", 0.5),
+        (arguments.gibibytes, "0.5", 0.5),
         (arguments.share, "1", 1.0),
         (arguments.error, "0", 0.0),
         (arguments.count, "3", 3),
@@ -33,10 +37,13 @@ def test_what_makes_sense_is_taken(kind, text, value):
     ("kind", "texts", "told"),
     [
         (arguments.positive, ["0", "-1", "nan", "inf", "x", ""], "a finite number of more than 0: found"),
+        (arguments.gibibytes, ["0", "nan"], "a finite number of more than 0: found"),
+        (arguments.gibibytes, ["1e308"], "at most 1048576 GiB: found 1e308"),
         (arguments.share, ["0", "1.5", "nan", "x"], "0 < number <= 1: found"),
         (arguments.error, ["-1", "1", "nan", "x"], "0 <= number < 1: found"),
         (arguments.count, ["0", "-1", "1.5", "x", "²"], "a whole number of at least 1: found"),
         (arguments.seed, ["-1", "x"], "a whole number of at least 0: found"),
+        (arguments.seed, ["4294967296"], "less than 2\\^32: found 4294967296"),
         (arguments.threads, [str((os.cpu_count() or 1) + 1)], "the cores of this machine: found"),
         (arguments.device, ["tpu", "cuda:", "cuda:x", "cudax"], "one of several as cuda:1: found"),
         (arguments.ranks, ["", "a", "2,", "2;3", "0"], "a whole number of at least 1: found"),
@@ -68,12 +75,28 @@ def test_commands_say_which_option_is_wrong(command, given, told, capsys):
     assert told in capsys.readouterr().err
 
 
-def test_what_cannot_be_done_is_said_without_a_traceback(tmp_path):
+def test_what_cannot_be_done_is_said_without_a_traceback(tmp_path, monkeypatch):
     with pytest.raises(SystemExit, match="error: no method is called 'foo': expected any of STL"):
         paper.main(["mnist", "--methods", "foo", "--results", str(tmp_path), "--work", str(tmp_path)])
+    monkeypatch.setenv("TNSHARE_CACHE", "mine")
     with pytest.raises(SystemExit, match="error: no point has the pattern 'zzz'"):
         planner.main(["--only", "zzz", "--results", str(tmp_path)])
+    assert os.environ["TNSHARE_CACHE"] == "mine"
     with pytest.raises(SystemExit, match=r"error: planner\.json cannot be read"):
         planner.main(["--report", "--results", str(tmp_path)])
     with pytest.raises(SystemExit, match="error: no device is called 'nope'"):
         profile.main(["--profile", "nope"])
+
+
+@pytest.mark.parametrize("before", ["mine", None])
+def test_a_benchmark_has_a_cache_of_its_own_and_leaves_none(before, monkeypatch):
+    if before is None:
+        monkeypatch.delenv("TNSHARE_CACHE", raising=False)
+    else:
+        monkeypatch.setenv("TNSHARE_CACHE", before)
+    with suppress(KeyboardInterrupt), own_cache():
+        found = store.folder()
+        assert found.is_dir()
+        raise KeyboardInterrupt
+    assert not found.exists()
+    assert os.environ.get("TNSHARE_CACHE") == before

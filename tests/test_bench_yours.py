@@ -77,18 +77,24 @@ def test_a_stack_gives_the_sizes_and_the_ranks(tmp_path, capsys):
             ["--sizes", "i=3,o=4,task=2,task=3", "--ranks", "1"],
             "the sizes of a linear layer: found 'i=3,o=4,",
         ),
+        (["--sizes", "i=²,o=4,task=2", "--ranks", "1"], "with whole numbers, the sizes of a linear layer"),
         (["--sizes", "h=3,w=3,c=4,m=4,task=2", "--ranks", "1"], "the sizes of a linear layer: found 'h=3,"),
         (
             ["--sizes", "i=99999,o=9999,task=999", "--eps", "0.1"],
             r"here of 7442\.\d GiB, more than --memory 2",
         ),
-        ([*SIZES, "--ranks", "1", "--memory", "1e-6"], r"needs 0\.0 GiB, more than --memory 1e-06 GiB: give"),
+        ([*SIZES, "--ranks", "1", "--memory", "1e-6"], r"factors are 0\.0 GiB, more than --memory 1e-06 GiB"),
+        (
+            [*SIZES, "--ranks", "6", "--memory", "1.2e-5"],
+            r"needs 0\.0 GiB, more than --memory 1.2e-05 GiB: give",
+        ),
+        ([*SIZES, "--ranks", "1", "--batch", "999999999999"], r"factors are 149\d+\.\d GiB, more than --mem"),
         ([*SIZES, "--ranks", "1", "--device", "cuda:7"], r"device must be one that is here: .* no 'cuda:7'"),
     ],
 )
 def test_what_is_wrong_is_told(arguments, text):
     with pytest.raises(SystemExit, match=text):
-        yours.main([*arguments, "--method", "laf", *QUICK])
+        yours.main([*QUICK, "--method", "laf", *arguments])
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,10 @@ def per_cent(wrong: Tensor) -> float:
 
 
 def _check_images(labels: Sequence[Tensor]) -> None:
-    """A fraction may be too small for one image in training, or leave none for the test."""
-    if any(len(own) == 0 for own in labels):
-        counts = [len(own) for own in labels]
-        raise tn.TnshareError(f"every task needs an image: found {counts}; give another fraction")
+    """A fraction may be too small for one image in training, or leave none for the test; folds, too many."""
+    without = sum(len(own) == 0 for own in labels)
+    if without:
+        raise tn.TnshareError(
+            f"every task needs an image to train on, and one to test: {without} of {len(labels)} have none; "
+            "give a larger fraction or fewer folds, or less than all images, so that some are left"
+        )

@@ -65,6 +65,7 @@ def markdown(result: Mapping[str, Any]) -> str:
     ]
     for backend in ("torch", "jax"):
         lines += _grid(backend, suites.get(backend, []))
+        lines += _again(backend, suites.get(backend, []), suites.get(f"{backend} again", []))
     for name, judge in (("unseen", verdicts.unseen), ("overheads", verdicts.overheads)):
         rows, failed = _split(suites.get(name, []))
         if rows or failed:
@@ -93,6 +94,24 @@ def _grid(backend: str, measured: Sequence[Row]) -> list[str]:
         lines += ["", f"## {backend}: {len(small)} points under 50 us, apart", ""]
         lines += [*_verdicts(verdicts.grid(small, backend)), *_means(small)]
     return lines
+
+
+def _again(backend: str, measured: Sequence[Row], again: Sequence[Row]) -> list[str]:
+    """The verdicts with the second measurement of what missed a limit in the first."""
+    first, failed = _split(measured)
+    missed = verdicts.missed(first, backend)
+    second = {row["name"]: row for row in again if "error" not in row and row["name"] in missed}
+    if not second:
+        return []
+    still = verdicts.missed(list(second.values()), backend) & missed
+    large = [second.get(row["name"], row) for row in first if not verdicts.small(row)]
+    text = (
+        f"{len(missed)} points missed a limit above, some of them by chance. {len(second)} of these were "
+        f"tuned and measured again, for longer; {len(still)} missed a limit again. With the second "
+        "measurement in place of the first (what kept its limits was measured once):"
+    )
+    title = f"## {backend}: the points that missed a limit, measured again"
+    return ["", title, "", text, "", *_verdicts(verdicts.grid(large, backend)), *_errors(failed)]
 
 
 def _verdicts(found: Sequence[Verdict]) -> list[str]:

@@ -21,7 +21,10 @@ SMALL = 50e-6  # seconds; where tnshare takes less, a point is reported apart
 
 @dataclass(frozen=True)
 class Verdict:
-    """A sentence, what was found and is allowed, whether it holds (None: not measured), the worst points."""
+    """A sentence, what was found and is allowed, whether it holds (None: not measured), the worst points.
+
+    ``missed`` names all points beyond a limit that each has to keep.
+    """
 
     claim: str
     found: str
@@ -29,6 +32,7 @@ class Verdict:
     holds: bool | None
     points: int
     worst: tuple[str, ...] = ()
+    missed: tuple[str, ...] = ()
 
 
 def small(row: Row) -> bool:
@@ -97,7 +101,8 @@ def share_within(claim: str, pairs: Sequence[tuple[Row, float]], limit: float, s
     outside = [(row, r) for row, r in pairs if r > limit * noise(row)]
     text = f"{found:.1%}, worst {max((r for _, r in pairs), default=0):.2f}"
     holds = found >= share if pairs else None
-    return Verdict(claim, text, f"{share:.0%} within {limit:.2f}", holds, len(pairs), _worst(outside))
+    missed = tuple(str(Point.read(row)) for row, _ in outside)
+    return Verdict(claim, text, f"{share:.0%} within {limit:.2f}", holds, len(pairs), _worst(outside), missed)
 
 
 def mean_at_most(claim: str, pairs: Sequence[tuple[Row, float]], limit: float) -> Verdict:
@@ -142,6 +147,13 @@ def grid(rows: Sequence[Row], backend: str) -> list[Verdict]:
     claim = "dense: no slower where flops and bytes are at most half of its own"
     found.append(share_within(claim, dense, 1.0, 1.0))
     return found + (_untuned(rows) if backend == "jax" else [])
+
+
+def missed(rows: Sequence[Row], backend: str) -> set[str]:
+    """The names of the points of the grid at which a limit was not kept."""
+    large, few = [row for row in rows if not small(row)], [row for row in rows if small(row)]
+    found = [verdict for part in (large, few) for verdict in grid(part, backend)]
+    return {name for verdict in found for name in verdict.missed}
 
 
 def unseen(rows: Sequence[Row]) -> list[Verdict]:

@@ -164,6 +164,35 @@ def test_points_in_jax_have_a_file_of_their_own_and_say_what_runs_untuned(tmp_pa
     assert not (tmp_path / "planner.json").exists()
 
 
+def test_what_missed_a_limit_is_measured_again_and_may_keep_it_then(tmp_path, monkeypatch):
+    first = list(planner.grid.points(True))[:3]
+    times = [{"opt_einsum": 2e-3}, {"opt_einsum": 0.9e-3}, {"opt_einsum": 0.8e-3}]
+    rows = [{**row(**t), **asdict(p), "name": str(p)} for p, t in zip(first, times, strict=True)]
+    assert verdicts.missed(rows, "torch") == {str(first[1]), str(first[2])}
+
+    kept = Records(tmp_path / f"planner-{label(commit())}.jsonl")
+    for each in rows:
+        kept.add({**each, "suite": "torch", "budget": 1.0})
+    asked = []
+
+    def measure(point, make, seconds):
+        asked.append((str(point), seconds))
+        ratio = 1.1 if point == first[1] else 0.8
+        return {"medians": {"tnshare": 1e-3, "tnshare" + AGAIN: 1e-3, "opt_einsum": ratio * 1e-3}, "own": {}}
+
+    monkeypatch.setattr(planner, "measure", lambda p, *rest: {**asdict(p), **measure(p, *rest)})
+    planner.main(["--misses", "--quick", "--seconds", "1", "--results", str(tmp_path)])
+    assert asked == [(str(first[1]), 4.0), (str(first[2]), 4.0)]
+    text = (tmp_path / "planner.md").read_text()
+    assert "2 points missed a limit above, some of them by chance. 2 of these were tuned" in text
+    assert "for longer; 1 missed a limit again." in text
+    *_, once, again = (line for line in text.splitlines() if line.startswith("| opt_einsum: never slower"))
+    assert "33.3%, worst 1.25" in once
+    assert "66.7%, worst 1.25" in again
+    with pytest.raises(SystemExit, match="no point has the pattern 'zzz', or missed a limit"):
+        planner.main(["--misses", "--only", "zzz", "--results", str(tmp_path)])
+
+
 def test_points_that_are_mostly_a_call_are_left_out_of_a_second_table():
     kinds = {"hand": 1e-3, "einsum": 1e-3}
     rows = [row(**kinds, **{EMPTY: 0.94e-3}), row(**kinds, **{EMPTY: 0.96e-3}), row(ours=4e-5)]

@@ -142,8 +142,9 @@ def mixed(rounds: int) -> list[dict[str, Any]]:
         return forward - start, time.process_time() - forward
 
     found = laps({LOOP: loop, "mixed": lambda: layer(x, ids)}, lap, rounds=5 * rounds, label="mixed")
-    parts = {name: [timing(part).median for part in zip(*own, strict=True)] for name, own in found.items()}
-    whole = {name: timing([sum(lap) for lap in own]) for name, own in found.items()}
+    taken = {name: list(own.values()) for name, own in found.items()}
+    parts = {name: [timing(part).median for part in zip(*own, strict=True)] for name, own in taken.items()}
+    whole = {name: timing([sum(lap) for lap in own]) for name, own in taken.items()}
     return [
         {
             "way": name,

@@ -75,7 +75,7 @@ def _plots(suites: Mapping[str, Rows]) -> Iterator[Plot]:
         time_and_memory,
         [row for row in suites.get("memory", []) if row["kind"] == "memory"],
         "Time against memory",
-        "Peaks beyond input, output, parameters, gradients (none: at 0.1 MB); down and left is better.",
+        "Parameters, gradients, what is kept and all else but input and output; down and left is better.",
     )
     yield Plot(
         "mixed",

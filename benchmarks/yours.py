@@ -28,7 +28,8 @@ from tnshare.ways import WAYS
 from .arguments import count, device, error, positive, ranks, threads, told
 from .case import METHODS, Case, spec_of
 from .decompose import aligned
-from .measure import Row, measure, median
+from .measure import Row, in_rounds, measure, median, spread
+from .summary import HELD
 from .text import duration, memory, table
 
 STRATEGIES = ("factored", "materialised")
@@ -127,15 +128,22 @@ def answer(case: Case, row: Row, device: str) -> list[str]:
             {
                 "program": name,
                 "time": duration(entry["total"][0]),
-                "quartiles": f"{duration(entry['total'][1])} to {duration(entry['total'][2])}",
+                "quartiles": _quartiles(row, name),
                 "forward": duration(entry["forward"][0]),
                 "backward": duration(entry["backward"][0]) if case.training else "-",
-                "peak memory": memory(entry["peak"]),
+                **{title: memory(entry[part]) for part, title in HELD.items()},
                 "/ tnshare": median(row, name) / median(row, "tnshare"),
             }
         )
     left = [f"left out: {name}: {why}" for name, why in row["skipped"].items()]
     return [f"\n{case}, measured on {device}, noise floor {row['noise']:.2f}", table(rows), *left]
+
+
+def _quartiles(row: Row, name: str) -> str:
+    if not in_rounds(row["programs"][name]):
+        return "none, a single run"
+    _, low, high = spread(row, name)
+    return f"{duration(low)} to {duration(high)}"
 
 
 def predictions(case: Case, devices: Sequence[str]) -> list[str]:

@@ -21,14 +21,17 @@ from benchmarks.run import run
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def entry(total, forward=None, peak=1000):
+def entry(total, forward=None, peak=1000, parameters=100, rounds=5):
     forward = total / 2 if forward is None else forward
-    spread = lambda value: [value, 0.9 * value, 1.1 * value]  # noqa: E731
+    ends = (0.9, 1.1) if rounds else ()
+    spread = lambda value: [value, *(end * value for end in ends), None, None][:3]  # noqa: E731
     return {
         "total": spread(total),
         "forward": spread(forward),
         "backward": spread(total - forward),
-        "rounds": 5,
+        "rounds": rounds,
+        "parameters": parameters,
+        "gradients": parameters,
         "peak": peak,
     }
 
@@ -51,8 +54,8 @@ def row(kind, way="each", programs=None, *, ranks=(8, 8, 4), batch=16, tasks=16,
 
 def roofline_row(times, kind="compose"):
     facts = {"times the least": {"tnshare": times, "einsum": 3.0}, "bound by": "bytes", "least seconds": 1e-3}
-    facts["least seconds, one after the other"] = 2e-3
-    facts["thin product, seconds"] = 1.7e-3
+    facts |= {"one after the other": 2.0, "thin product": 1.7}
+    facts["quartiles"] = {"tnshare": [1.2, 1.9], "peak flops": [9e10, 1.1e11]}
     return row(kind, **facts, bandwidth=1e10, **{"peak flops": 1e11})
 
 
@@ -68,6 +71,7 @@ def per_row(times, noise=1.0):
 def result(**suites):
     at = {"commit": "a" * 40, "dirty": False}
     settings = {"backend": "torch", "device": "cpu", "threads": 1, "seconds": 1.0, "full": False}
+    settings |= {"limit": 2**29, "took seconds": 90.0}
     settings |= {"clock": "time.perf_counter", "memory": "events", "allocator": "glibc"}
     return {"commit": at, "machine": records.machine(), "settings": settings, "suites": suites}
 
@@ -76,9 +80,10 @@ def full_result():
     both = {"tnshare factored": entry(1e-3), "tnshare materialised": entry(2e-3)}
     programs = {"tnshare": entry(1e-3), **both, "dense": entry(4e-3, peak=3000)}
     limited = {**programs, "tnshare within 1/2": entry(2e-3, peak=400)}
+    slow = {**programs, "authors": entry(0.7, rounds=0)}
     maps = [row("map", programs=programs, ranks=(r, r, 4), batch=b) for r in (8, 16) for b in (1, 64)]
     ways = [row("way", way, programs) for way in looks.WAYS]
-    scale = [row("scale", "mixed", programs, tasks=t) for t in (1, 1000)]
+    scale = [row("scale", "mixed", slow, tasks=t) for t in (1, 1000)]
     return result(
         apply=[*ways, *maps],
         memory=[*(row("memory", way, limited) for way in looks.WAYS), process_row(1e9)],
@@ -211,12 +216,36 @@ def test_programs_are_compared_with_tnshare():
     rows = [row("way"), row("way", programs={"tnshare": entry(1e-3), "dense": entry(1e-3, peak=1000)})]
     (dense,) = summary.compared(rows)
     assert dense["time / tnshare"] == pytest.approx(2)
-    assert dense["peak memory / tnshare"] == pytest.approx(3**0.5)
+    assert dense["memory / tnshare"] == pytest.approx((3200 / 1200) ** 0.5)
+    assert dense["points of memory"] == 2
     assert dense["slower"] == "1 of 2"
+    assert dense["single runs"] == 0
+    slow = row("way", programs={"tnshare": entry(1e-3), "dense": entry(0.9, rounds=0)})
+    assert summary.compared([*rows, slow])[0]["single runs"] == 1
+    told = {"suite": "apply", "point": slow["name"], "program": "dense", "time": "900 ms"}
+    assert summary.single_runs(result(apply=[*rows, slow])) == [told]
     noisy = [row("way", noise=5.0)]
     assert summary.compared(noisy)[0]["slower"] == "0 of 1"
     assert summary.left_out(rows) == [{"program": "PEFT", "why": "is not installed", "points": 2}]
     assert summary.compared([]) == []
+
+
+def test_memory_is_that_of_parameters_gradients_and_the_peak_at_every_point():
+    nothing = {"tnshare": entry(1e-3, peak=0, parameters=10), "dense": entry(1e-3, peak=0, parameters=1000)}
+    rows = [
+        row("memory", programs=nothing),
+        row("memory", programs={**nothing, "dense": entry(1e-3, peak=180)}),
+    ]
+    (dense,) = summary.compared(rows)
+    assert dense["memory / tnshare"] == pytest.approx((100 * 19) ** 0.5)
+    assert dense["points of memory"] == 2
+    told = summary.bytes_held(rows[1:])[1]
+    assert told["point"] == rows[1]["name"]
+    parts = ("parameters", "gradients", "peak beyond", "together")
+    assert [told[part] for part in parts] == ["100 B", "100 B", "180 B", "380 B"]
+    without = {name: {**own} for name, own in nothing.items()}
+    del without["dense"]["peak"]  # not measured, as in maps
+    assert summary.compared([row("map", programs=without)])[0]["points of memory"] == 0
 
 
 @pytest.mark.parametrize(
@@ -251,6 +280,10 @@ def test_a_report_has_its_figures_in_it_and_says_where_it_was_measured(tmp_path)
     assert "does not hold" not in text
     told = page.as_text(results.read(path))
     assert "dense" in told
+    assert "memory: bytes" in told
+    assert "1.20 to 1.90" in told
+    assert "too slow for rounds" in told
+    assert "700 ms" in told
     assert "what must hold" in told
 
 
@@ -259,6 +292,10 @@ def test_numbers_in_documents_are_those_of_their_files(tmp_path):
     known = readme.facts(results.read(path))
     assert known["apply dense"] == pytest.approx(4)
     assert known["process, GB"] == pytest.approx(1)
+    assert known["took, minutes"] == pytest.approx(1.5)
+    assert (known["scale, points"], known["scale authors, points"]) == (2, 2)
+    assert (known["apply dense, memory"], known["apply dense, memory, points"]) == (pytest.approx(32 / 12), 4)
+    assert known[f"roofline {roofline_row(1.4)['name']}, product alone"] == pytest.approx(1.7)
     good = "4.0<!-- quick.json: apply dense --> and 1 GB<!-- quick.json: process, GB -->"
     assert readme.citations(good) == 2
     assert readme.disagreements(good, tmp_path) == []
@@ -273,6 +310,19 @@ def test_numbers_in_documents_are_those_of_their_files(tmp_path):
     assert readme.agrees("1,024", 1024.4)
     assert not readme.agrees("2.60", 2.606)
     assert readme.agrees("2.6", 2.64)
+
+
+def test_the_least_and_the_worst_of_what_must_hold_can_be_cited():
+    tucker, laf = per_row([1e-3, 1.02e-3]), per_row([1.1e-3, 1e-3])
+    laf["case"] |= {"method": "laf"}
+    times = [roofline_row(1.8), roofline_row(2.2), roofline_row(9.0, "one")]
+    for place, line in enumerate(times):
+        line["name"] += str(place)
+    known = readme.facts(result(scale=[tucker, laf], roofline=times))
+    assert known["scale per row, worst"] == known["scale per row laf"] == pytest.approx(1.1)
+    assert known["scale per row tucker"] == pytest.approx(1.02)
+    assert (known["roofline compose, least"], known["roofline compose, most"]) == (1.8, 2.2)
+    assert not {key for key in readme.facts(result()) if key.startswith(("scale", "roofline"))}
 
 
 @pytest.mark.parametrize("last", [1.2, 1.97, 3.0])

@@ -14,6 +14,7 @@ from .bars import roofline, ways
 from .curves import growing, scaling, time_and_memory
 from .looks import WAYS, Rows
 from .maps import break_even, kind_of
+from .text import memory
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,9 @@ def draw(result: Mapping[str, Any], folder: Path, stem: str) -> list[Picture]:
     suites = {name: [row for row in rows if "error" not in row] for name, rows in result["suites"].items()}
     machine, settings = result["machine"], result["settings"]
     device = machine["gpu"]["model"] if "gpu" in machine else machine["cpu"]
-    where = f"Measured on {device}, {settings['threads']} thread(s), {settings['backend']}, float32."
+    size = memory(settings["limit"])
+    threads, framework = settings["threads"], settings["backend"]
+    where = f"Measured on {device}, {threads} thread(s), {framework}, float32; programs of up to {size}."
     found = []
     for plot in _plots(suites):
         if plot.rows:

@@ -11,7 +11,7 @@ from typing import Any
 from tnshare.errors import TnshareError
 
 from . import results, summary
-from .text import cell, duration, table
+from .text import cell, duration, memory, table
 
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem }
@@ -88,10 +88,10 @@ def where(result: Mapping[str, Any]) -> str:
     changed = " with changes" if at["dirty"] else ""
     return (
         f"Measured on {device}, {machine['cores']} cores, {machine['memory_gib']} GiB, with "
-        f"{settings['threads']} thread(s) in {settings['backend']} on {settings['device']}; medians of "
-        f"shuffled rounds, {floor}clock: {settings['clock']}; peaks: {settings['memory']}; allocator: "
-        f"{settings['allocator']}. Commit {at['commit'][:12]}{changed}, {machine['date']}; Python "
-        f"{machine['python']}, {versions}."
+        f"{settings['threads']} thread(s) in {settings['backend']} on {settings['device']}, programs of up "
+        f"to {memory(settings['limit'])}; medians of shuffled rounds, {floor}clock: {settings['clock']}; "
+        f"peaks: {settings['memory']}; allocator: {settings['allocator']}. Commit {at['commit'][:12]}"
+        f"{changed}, {machine['date']}; Python {machine['python']}, {versions}."
     )
 
 

@@ -2,9 +2,10 @@
 
 `python -m benchmarks.planner` measures the whole grid in torch (768 points, 80 minutes), with --quick 96
 stated points of it; --backend jax the same 96 points in JAX; --unseen random shapes; --overheads what a call
-and a plan cost; --report makes the tables again. A run that was stopped goes on where it stopped: every point
-is a line of results/planner-<commit>.jsonl. At the end all that was measured at this commit is written to
-results/planner.json and results/planner.md; what was in JAX to planner-jax.json and planner-jax.md.
+and a plan cost. A run that was stopped goes on where it stopped: every point is a line of
+results/planner-<commit>-<conditions>.jsonl. At the end all that was measured at this commit is written to
+results/planner-<commit>.json and .md; what was in JAX to planner-jax-<commit>.json and .md. --report makes
+the tables of planner.json again, which is a copy of a run's.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ def main(arguments: list[str] | None = None) -> None:
             result = results.read_suites(options.results / f"{file}.json")
         (options.results / f"{file}.md").write_text(report.markdown(result), encoding="utf-8")
         return
-    at = records.commit()
-    kept = records.Records(options.results / f"planner-{records.label(at)}.jsonl")
+    at, machine = records.commit(), records.machine()
     allocator = keep_memory()
+    kept = records.kept_in(options.results, "planner", at, {**machine, "allocator": allocator})
     with tempfile.TemporaryDirectory() as store:
         os.environ["TNSHARE_CACHE"] = store  # what autotuning finds is found anew in every run
         chosen = [
@@ -57,8 +58,8 @@ def main(arguments: list[str] | None = None) -> None:
         print("measured; run again without --only to measure the rest, and write the results")
         return
     settings = {"threads": 1, "seconds": options.seconds, "allocator": allocator}
-    result = {"commit": at, "machine": records.machine(), "settings": settings}
-    suites = {name: rows for name in SUITES[file] if (rows := kept.of(name))}
+    result = {"commit": at, "machine": machine, "settings": settings}
+    suites = {name: rows for name in SUITES[file] if (rows := kept.of(name, options.seconds))}
     print(report.write(options.results, {**result, "suites": suites}, file))
 
 
@@ -156,7 +157,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         default="",
         help="points whose name has this pattern, say '^laf': one process for each part",
     )
-    parser.add_argument("--report", action="store_true", help="only make planner.md from planner.json")
+    parser.add_argument("--report", action="store_true", help="only make planner.md of planner.json")
     parser.add_argument("--seconds", type=positive, default=2.0, help="of rounds for each point (2)")
     results = Path(__file__).parent / "results"
     parser.add_argument("--results", type=Path, default=results, help="folder (benchmarks/results)")

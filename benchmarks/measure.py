@@ -13,6 +13,7 @@ from .timing import AGAIN, FEW, allot, laps, timing
 Row = dict[str, Any]
 NEAR_OURS = 4  # times as long as the fastest, up to which tnshare's programs run in all rounds
 _LONG, _SHORT = 3.0, 0.5  # seconds of a run: not repeated, repeated in rounds however slow it is
+_QUICK = 0.1  # seconds of a run that costs nothing to repeat before the rounds
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,8 @@ def in_rounds(entry: Mapping[str, Any]) -> bool:
 def _first(made: Programs, meter: Meter) -> dict[str, Laps]:
     """The quickest of some runs of each; the first of all does not count, unless it took too long.
 
-    One run may be many times too slow, whichever it is: pages of memory are touched for the first time.
+    One run may be many times too slow, whichever it is: pages of memory are touched for the first time. So
+    the quick are repeated, for their number of rounds, and those that may be too slow for rounds.
     """
     taken: dict[str, Laps] = {}
     for name, program in list(made.run.items()):
@@ -93,7 +95,7 @@ def _first(made: Programs, meter: Meter) -> dict[str, Laps]:
             found = [meter.seconds(program)]
             if sum(found[0]) < _LONG or program.analyse is not None or name.startswith("tnshare"):
                 found = [meter.seconds(program)]
-                while len(found) < FEW and sum(map(sum, found)) < FEW * _SHORT:
+                while len(found) < FEW and not _enough(found):
                     found.append(meter.seconds(program))
             taken[name] = min(found, key=sum)
         except Exception as error:  # a peer's, say: the others are measured all the same
@@ -102,6 +104,11 @@ def _first(made: Programs, meter: Meter) -> dict[str, Laps]:
             del made.run[name]
             made.skipped[name] = said(error)
     return taken
+
+
+def _enough(found: Sequence[Laps]) -> bool:
+    """Whether rounds will tell the rest, or there is no time to run again."""
+    return _QUICK <= sum(found[-1]) < _SHORT or sum(map(sum, found)) >= FEW * _SHORT
 
 
 def _entry(own: Sequence[tuple[float, ...]]) -> Row:

@@ -182,7 +182,9 @@ def test_a_program_whose_first_laps_are_slow_is_told_by_rounds():
     made = scripted(tnshare=[8e-3], opt_einsum=[0.0195, 0.0751, 0.1240, 6.5e-3])
     found = measure(made, Laps(), 0.2, memory=False)["programs"]["opt_einsum"]
     assert found["total"] == [6.5e-3] * 3
-    assert found["rounds"] >= 5
+    assert found["rounds"] == 3
+    made = scripted(tnshare=[8e-3], opt_einsum=[0.0195, 0.0751, 0.0992, 6.5e-3])
+    assert measure(made, Laps(), 0.2, memory=False)["programs"]["opt_einsum"]["rounds"] >= 5
 
 
 def test_slow_peers_are_in_rounds_and_what_is_not_has_no_quartiles():

@@ -1,7 +1,8 @@
 """`python -m benchmarks`: contract or materialise, what it costs, and what one would use instead.
 
 Without names a quick run of all suites (under five minutes); `--full` the whole. Each prints a table and
-writes benchmarks/results/<name>.json, .html and figures. A run that was stopped goes on where it stopped.
+writes benchmarks/results/<name>-<commit>.json, .html and figures, beside those of other runs. A run that was
+stopped goes on where it stopped, if nothing has changed that it depends on.
 
 `python -m benchmarks yours --help` answers for a layer of your own, `python -m benchmarks report FILE.json`
 makes the report of a result file again, `python -m benchmarks.planner --help` is about the planner.
@@ -12,7 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +65,8 @@ def fix_threads(threads: int, backend: str) -> None:
     torch.set_num_threads(threads)
 
 
-def make_bench(backend: str, device: str, limit: int) -> Any:
-    """A framework on a device, which must be here."""
+def make_bench(backend: str, device: str, limit: int = 2**30) -> Any:
+    """A framework on a device, which must be here; what needs more bytes than ``limit`` is left out."""
     number = int(device.partition(":")[2] or 0)
     if backend == "jax":
         if device == "cpu":
@@ -112,38 +113,42 @@ def _measure(options: argparse.Namespace) -> None:
 
     fix_threads(options.threads, options.backend)
     allocator = keep_memory()
-    bench = make_bench(options.backend, options.device, _limit(options))
-    at = records.commit()
-    place = f"{options.backend}-{options.device.replace(':', '')}"
-    kept = records.Records(options.results / f"bench-{records.label(at)}-{place}.jsonl")
+    bench = make_bench(options.backend, options.device)
+    at, machine = records.commit(), records.machine(options.device, options.backend)
+    bench.limit = limit(machine, options.full)
+    conditions = {
+        "backend": options.backend,
+        "device": options.device,
+        "threads": options.threads,
+        "limit": bench.limit,
+        "clock": bench.meter.clock,
+        "memory": bench.meter.memory,
+        "allocator": allocator,
+    }
+    kept = records.kept_in(options.results, "bench", at, {**machine, **conditions})
     jobs = {name: suite_jobs(name, bench, options.full) for name in options.suites}
     # With a cache of its own: a profile that was calibrated here is another experiment.
     with own_cache(), progress(sum(map(len, jobs.values()))) as bar:
         for name, own in jobs.items():
             run(name, own, kept, options.seconds, bar)
-    settings = {
-        "backend": options.backend,
-        "device": options.device,
-        "threads": options.threads,
-        "seconds": options.seconds,
-        "full": options.full,
-        "clock": bench.meter.clock,
-        "memory": bench.meter.memory,
-        "allocator": allocator,
-    }
-    asked = {name: {job for job, _ in own} for name, own in jobs.items()}
-    suites = {name: [row for row in kept.of(name) if row["name"] in asked[name]] for name in jobs}
-    result = {"commit": at, "machine": records.machine(options.device), "settings": settings}
-    path, note = results.write(options.results, _stem(options), {**result, "suites": suites})
+    suites = {}
+    for name, own in jobs.items():
+        asked = {job for job, _ in own}
+        suites[name] = [row for row in kept.of(name, options.seconds) if row["name"] in asked]
+    took = results.rounded(sum(row["took"] for rows in suites.values() for row in rows))
+    settings = {**conditions, "seconds": options.seconds, "full": options.full, "took seconds": took}
+    result = {"commit": at, "machine": machine, "settings": settings, "suites": suites}
+    path = results.write(options.results, _stem(options), result)
     print(page.as_text(results.read(path)))
-    print(f"wrote {', '.join(p.name for p in (path, *page.write(path)))}{note}")
+    print(f"wrote {', '.join(p.name for p in (path, *page.write(path)))}")
 
 
-def _limit(options: argparse.Namespace) -> int:
-    """Bytes that a single program may need: little in a quick run, else a quarter of the memory."""
-    if not options.full:
+def limit(machine: Mapping[str, Any], full: bool) -> int:
+    """Bytes that a single program may need: little in a quick run, else a quarter of the device's memory."""
+    if not full:
         return 2**29
-    return max(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4, 2**30)
+    size = machine.get("gpu", machine)["memory_gib"] or machine["memory_gib"]
+    return max(int(size * 2**30) // 4, 2**30)
 
 
 def _stem(options: argparse.Namespace) -> str:

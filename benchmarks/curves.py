@@ -7,9 +7,7 @@ from matplotlib.ticker import NullFormatter
 
 from .looks import LOOKS, OTHER, WAYS, Rows, legend, lines
 from .measure import median
-from .summary import OURS
-
-_NOTHING = 0.1  # MB, where no memory at all is drawn
+from .summary import OURS, held
 
 
 def scaling(rows: Rows) -> Figure:
@@ -58,7 +56,7 @@ def time_and_memory(rows: Rows) -> Figure:
                 continue
             limited = [n for n in (OURS, *row["programs"]) if n == OURS or " within " in n]
             limited = [n for n in dict.fromkeys(limited) if n in row["programs"]]
-            path = [(median(row, n) * 1e3, row["programs"][n]["peak"] / 1e6) for n in limited]
+            path = [(median(row, n) * 1e3, held(row["programs"][n]) / 1e6) for n in limited]
             axis.plot(
                 *zip(*path, strict=True),
                 color=LOOKS[OURS][0],
@@ -69,14 +67,14 @@ def time_and_memory(rows: Rows) -> Figure:
             for name, entry in row["programs"].items():
                 colour, marker = LOOKS.get(name, OTHER)
                 label = name if name in LOOKS else None
-                spot = entry["total"][0] * 1e3, max(entry["peak"] / 1e6, _NOTHING)
+                spot = entry["total"][0] * 1e3, held(entry) / 1e6
                 axis.plot(*spot, marker, color=colour, markersize=9, label=label, linestyle="")
         axis.set_xscale("log")
         axis.set_yscale("log")
         axis.xaxis.set_minor_formatter(NullFormatter())
         axis.yaxis.set_minor_formatter(NullFormatter())
         axis.set_xlabel("time of a training step (ms)")
-        axis.set_ylabel("peak memory (MB)")
+        axis.set_ylabel("memory at the peak (MB)")
         axis.set_title(title)
         axis.grid(alpha=0.3)
     case = rows[0]["case"]

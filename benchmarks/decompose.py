@@ -29,7 +29,8 @@ def stacks() -> dict[str, NDArray]:
 def aligned(shape: tuple[int, ...]) -> NDArray:
     """A task mean plus a deviation of 10 % of its norm, as of networks trained from the same initial values.
 
-    The singular values of the deviation fall as 1/k along every axis. The same for the same shape.
+    The singular values of the deviation fall as 1/k along every axis, but for the mean over tasks, which is
+    taken off. The same for the same shape; a single task has no deviation.
     """
     rng = np.random.default_rng(0)
     falling = rng.standard_normal(shape)
@@ -40,8 +41,9 @@ def aligned(shape: tuple[int, ...]) -> NDArray:
     for size in shape:
         turn = np.linalg.qr(rng.standard_normal((size, size)))[0]
         rotated = np.tensordot(rotated, turn, axes=(0, 0))
+    deviation = rotated - rotated.mean(axis=-1, keepdims=True)
     mean = np.broadcast_to(rng.standard_normal(shape[:-1])[..., None], shape)
-    stack = mean / np.linalg.norm(mean) + 0.1 * rotated / np.linalg.norm(rotated)
+    stack = mean / np.linalg.norm(mean) + 0.1 * deviation / (np.linalg.norm(deviation) or 1.0)
     return np.asarray(stack, np.float32)
 
 

@@ -14,6 +14,7 @@ from .bars import roofline, ways
 from .curves import growing, scaling, time_and_memory
 from .looks import WAYS, Rows
 from .maps import break_even, kind_of
+from .text import memory
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,9 @@ def draw(result: Mapping[str, Any], folder: Path, stem: str) -> list[Picture]:
     suites = {name: [row for row in rows if "error" not in row] for name, rows in result["suites"].items()}
     machine, settings = result["machine"], result["settings"]
     device = machine["gpu"]["model"] if "gpu" in machine else machine["cpu"]
-    where = f"Measured on {device}, {settings['threads']} thread(s), {settings['backend']}, float32."
+    size = memory(settings["limit"])
+    threads, framework = settings["threads"], settings["backend"]
+    where = f"Measured on {device}, {threads} thread(s), {framework}, float32; programs of up to {size}."
     found = []
     for plot in _plots(suites):
         if plot.rows:
@@ -75,7 +78,7 @@ def _plots(suites: Mapping[str, Rows]) -> Iterator[Plot]:
         time_and_memory,
         [row for row in suites.get("memory", []) if row["kind"] == "memory"],
         "Time against memory",
-        "Peaks beyond input, output, parameters, gradients (none: at 0.1 MB); down and left is better.",
+        "Parameters, gradients, what is kept and all else but input and output; down and left is better.",
     )
     yield Plot(
         "mixed",

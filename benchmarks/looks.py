@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from .measure import spread
+
 # Okabe and Ito's colours, which people who see colours differently can tell apart; shapes differ as well.
 LOOKS: dict[str, tuple[str, str]] = {
     "tnshare": ("#0072B2", "o"),
@@ -39,16 +41,14 @@ def lines(axis: Any, rows: Rows, along: str, part: str, share: Callable[[Any], i
     """A line for each program, with the quartiles."""
     for name, (colour, marker) in LOOKS.items():
         points = [
-            (row["case"][along], *(s / share(row) * 1e6 for s in row["programs"][name][part]))
+            (row["case"][along], *(s / share(row) * 1e6 for s in spread(row, name, part)))
             for row in sorted(rows, key=lambda row: int(row["case"][along]))
             if name in row["programs"] and row["programs"][name][part][0] > 0
         ]
         if points:
             x, middle, low, high = zip(*points, strict=True)
-            spread = [np.subtract(middle, low), np.subtract(high, middle)]
-            axis.errorbar(
-                x, middle, spread, marker=marker, color=colour, label=name, elinewidth=0.8, capsize=2
-            )
+            ends = [np.subtract(middle, low), np.subtract(high, middle)]
+            axis.errorbar(x, middle, ends, marker=marker, color=colour, label=name, elinewidth=0.8, capsize=2)
     axis.set_xscale("log")
     ticks = sorted({row["case"][along] for row in rows})
     axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])

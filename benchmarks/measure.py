@@ -1,42 +1,69 @@
-"""Measure programs in shuffled rounds: medians and quartiles of both passes, peaks, the noise floor."""
+"""Measure programs in shuffled rounds: medians and quartiles of both passes, memory, the noise floor."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from .meters import Laps, Meter
 from .peers.common import Programs, said
-from .timing import AGAIN, allot, laps, timing
+from .timing import AGAIN, FEW, allot, laps, timing
 
 Row = dict[str, Any]
 NEAR_OURS = 4  # times as long as the fastest, up to which tnshare's programs run in all rounds
-_LONG, _SHORT = 3.0, 0.1  # seconds: not run again, run some more times
+_LONG, _SHORT = 3.0, 0.5  # seconds of a run: not repeated, repeated in rounds however slow it is
+_QUICK = 0.1  # seconds of a run that costs nothing to repeat before the rounds
 
 
-def measure(
-    made: Programs, meter: Meter, seconds: float, *, memory: bool = True, always: Sequence[str] = ()
-) -> Row:
+@dataclass(frozen=True)
+class Measured:
+    """The laps of each program by number of the round, and the quickest of its first runs."""
+
+    rounds: Mapping[str, Mapping[int, tuple[float, ...]]]
+    first: Mapping[str, Laps]
+
+
+def measure(made: Programs, meter: Meter, seconds: float, *, memory: bool = True) -> Row:
     """A line of results: what each program takes in about so many seconds of rounds, and what it needs.
 
-    Every program runs a few times before it counts (plans, compiled programs and caches are made then). The
-    first, those of tnshare that are not slow and those named in ``always`` run in all rounds, others in
-    fewer; one that would take too long is told by its first runs. One that raises is left out, with what it
-    says, unless it is the first.
+    See `rounds_of`. One that is in no rounds has no quartiles.
+    """
+    return as_row(made, rounds_of(made, meter, seconds), meter if memory else None)
+
+
+def rounds_of(
+    made: Programs, meter: Meter, seconds: float, *, always: Sequence[str] = (), least: int = 0
+) -> Measured:
+    """Every program runs a few times before it counts (plans, compiled programs and caches are made then).
+
+    The first, those of tnshare that are not slow and those named in ``always`` run in all rounds, of which
+    there are at ``least`` so many; others in fewer. One that is far slower than the others and takes more
+    than half a second is told by its first runs. One that raises is left out, with what it says, unless it
+    is the first.
     """
     first = _first(made, meter)
-    once = {name: min(map(sum, own)) for name, own in first.items()}
+    once = {name: sum(lap) for name, lap in first.items()}
     near = NEAR_OURS * min(once.values())
     ours = [name for name in once if name.startswith("tnshare") and once[name] <= near]
-    rounds = allot(once, seconds, always=[*ours, *always])
-    found = laps(made.run, meter.seconds, rounds=rounds, warm=False)
-    programs = {name: _entry(own) for name, own in found.items() if not name.endswith(AGAIN)}
-    programs |= {name: _entry(own) for name, own in first.items() if name not in programs}
-    if memory:
-        for name, entry in programs.items():
-            entry["peak"] = meter.peak(made.run[name])
-    again = next(name for name in found if name.endswith(AGAIN))
-    return {"programs": programs, "noise": _noise(found, again), "skipped": made.skipped, "facts": made.facts}
+    rounds = allot(once, seconds, always=[*ours, *always], short=_SHORT)
+    for name in (next(iter(once)), *always):
+        rounds[name] = max(rounds[name], least)
+    return Measured(laps(made.run, meter.seconds, rounds=rounds, warm=False), first)
+
+
+def as_row(made: Programs, found: Measured, meter: Meter | None) -> Row:
+    """The line of results of what was measured; peaks by the meter, if there is one."""
+    programs = {}
+    for name, program in made.run.items():
+        own = found.rounds.get(name)
+        entry = _entry([found.first[name]]) if own is None else _entry(list(own.values()))
+        entry |= {"rounds": 0 if own is None else len(own)}
+        entry |= {"parameters": program.parameters, "gradients": program.gradients}
+        programs[name] = entry if meter is None else {**entry, "peak": meter.peak(program)}
+    again = next(name for name in found.rounds if name.endswith(AGAIN))
+    noise = _noise(found.rounds, again)
+    return {"programs": programs, "noise": noise, "skipped": made.skipped, "facts": made.facts}
 
 
 def median(row: Mapping[str, Any], name: str, part: str = "total") -> float:
@@ -45,17 +72,32 @@ def median(row: Mapping[str, Any], name: str, part: str = "total") -> float:
     return found
 
 
-def _first(made: Programs, meter: Meter) -> dict[str, list[Laps]]:
-    """Some runs of each; the first of all does not count, unless it took too long."""
-    taken: dict[str, list[Laps]] = {}
+def spread(row: Mapping[str, Any], name: str, part: str = "total") -> tuple[float, float, float]:
+    """Median, lower and upper quartile; what is in no rounds has none, and seems to be without spread."""
+    middle, low, high = row["programs"][name][part]
+    return (middle, middle, middle) if low is None else (middle, low, high)
+
+
+def in_rounds(entry: Mapping[str, Any]) -> bool:
+    """Whether the times of a program are those of rounds, enough of them for a median."""
+    return bool(entry["rounds"] >= FEW)
+
+
+def _first(made: Programs, meter: Meter) -> dict[str, Laps]:
+    """The quickest of some runs of each; the first of all does not count, unless it took too long.
+
+    One run may be many times too slow, whichever it is: pages of memory are touched for the first time. So
+    the quick are repeated, for their number of rounds, and those that may be too slow for rounds.
+    """
+    taken: dict[str, Laps] = {}
     for name, program in list(made.run.items()):
         try:
             found = [meter.seconds(program)]
             if sum(found[0]) < _LONG or program.analyse is not None or name.startswith("tnshare"):
                 found = [meter.seconds(program)]
-                if sum(found[0]) < _SHORT:
-                    found += [meter.seconds(program) for _ in range(2)]
-            taken[name] = found
+                while len(found) < FEW and not _enough(found):
+                    found.append(meter.seconds(program))
+            taken[name] = min(found, key=sum)
         except Exception as error:  # a peer's, say: the others are measured all the same
             if not taken:
                 raise
@@ -64,24 +106,29 @@ def _first(made: Programs, meter: Meter) -> dict[str, list[Laps]]:
     return taken
 
 
+def _enough(found: Sequence[Laps]) -> bool:
+    """Whether rounds will tell the rest, or there is no time to run again."""
+    return _QUICK <= sum(found[-1]) < _SHORT or sum(map(sum, found)) >= FEW * _SHORT
+
+
 def _entry(own: Sequence[tuple[float, ...]]) -> Row:
     """Median, lower and upper quartile of all parts."""
-    parts = {
-        "total": [sum(lap) for lap in own],
-        "forward": [lap[0] for lap in own],
-        "backward": [lap[1] for lap in own],
+    return {
+        "total": quartiles(sum(lap) for lap in own),
+        "forward": quartiles(lap[0] for lap in own),
+        "backward": quartiles(lap[1] for lap in own),
     }
-    entry: Row = {name: _spread(values) for name, values in parts.items()}
-    return {**entry, "rounds": len(own)}
 
 
-def _spread(values: Sequence[float]) -> list[float]:
-    found = timing(values)
-    return [found.median, found.low, found.high]
+def quartiles(values: Iterable[float]) -> list[float | None]:
+    """The median, and the quartiles of enough values."""
+    found = timing(list(values))
+    return [found.median, *((found.low, found.high) if found.rounds >= FEW else (None, None))]
 
 
-def _noise(found: Mapping[str, Sequence[tuple[float, ...]]], again: str) -> float:
+def _noise(found: Mapping[str, Mapping[int, tuple[float, ...]]], again: str) -> float:
     """How far apart the same program, timed twice, seems to be from itself (at least 1)."""
-    once, twice = (timing([sum(lap) for lap in found[name]]) for name in (again.removesuffix(AGAIN), again))
+    both = again.removesuffix(AGAIN), again
+    once, twice = (timing([sum(lap) for lap in found[name].values()]) for name in both)
     ratio = once.median / twice.median
     return max(ratio, 1 / ratio)

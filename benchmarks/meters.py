@@ -4,7 +4,7 @@ A program has a forward part and, in training, a backward part, which are timed 
 when a call returns; on a CUDA device when an event has been passed; in JAX when an array is ready. Peaks come
 from the framework itself: torch.profiler's memory events, CUDA's statistics, or the analysis of the compiled
 program. They are bytes beyond those in use before, results not counted, and gradients of parameters counted
-as results.
+as results. What a program keeps from one call to the next is dropped before, so that it counts.
 """
 
 from __future__ import annotations
@@ -23,12 +23,20 @@ Laps = tuple[float, float]  # seconds forwards and backwards; backwards 0 in inf
 class Program:
     """``forward()`` gives outputs; ``backward(outputs)`` the gradients, or there is none in inference.
 
-    ``analyse`` gives the compiled program's own analysis of its memory, where programs are compiled.
+    ``analyse`` gives the compiled program's own analysis of its memory, where programs are compiled;
+    ``forget`` drops what it keeps between calls, if it keeps anything.
     """
 
     forward: Callable[[], Any]
     backward: Callable[[Any], Any] | None = None
     analyse: Callable[[], Any] | None = None
+    parameters: int = 0  # bytes
+    forget: Callable[[], None] = lambda: None
+
+    @property
+    def gradients(self) -> int:
+        """Bytes of the gradients of its parameters."""
+        return 0 if self.backward is None else self.parameters
 
     def __call__(self) -> tuple[Any, Any]:
         """Outputs and gradients."""
@@ -65,6 +73,7 @@ class CpuMeter:
         return middle - start, time.perf_counter() - middle
 
     def peak(self, program: Program) -> int:
+        program.forget()
         return peak_bytes(program)
 
 
@@ -96,6 +105,7 @@ class CudaMeter:
         return forwards, backwards
 
     def peak(self, program: Program) -> int:
+        program.forget()
         self.cuda.synchronize()
         before = self.cuda.memory_allocated()
         self.cuda.reset_peak_memory_stats()

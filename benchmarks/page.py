@@ -11,7 +11,7 @@ from typing import Any
 from tnshare.errors import TnshareError
 
 from . import results, summary
-from .text import cell, duration, table
+from .text import cell, duration, memory, table
 
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem }
@@ -27,7 +27,7 @@ _ABOUT = {
     "apply": "A layer called in the four ways of choosing tasks.",
     "conv": "Convolutions, all rows of one task and rows of mixed tasks.",
     "mixed": "Rows with a task of their own, as rows and tasks grow.",
-    "memory": "Peaks beyond input, output, parameters and their gradients.",
+    "memory": "Parameters, their gradients, and the peak beyond these, input and output, with what is kept.",
     "scale": "1,024 rows of different tasks, as the number of tasks grows.",
 }
 Rows = Sequence[Mapping[str, Any]]
@@ -88,10 +88,10 @@ def where(result: Mapping[str, Any]) -> str:
     changed = " with changes" if at["dirty"] else ""
     return (
         f"Measured on {device}, {machine['cores']} cores, {machine['memory_gib']} GiB, with "
-        f"{settings['threads']} thread(s) in {settings['backend']} on {settings['device']}; medians of "
-        f"shuffled rounds, {floor}clock: {settings['clock']}; peaks: {settings['memory']}; allocator: "
-        f"{settings['allocator']}. Commit {at['commit'][:12]}{changed}, {machine['date']}; Python "
-        f"{machine['python']}, {versions}."
+        f"{settings['threads']} thread(s) in {settings['backend']} on {settings['device']}, programs of up "
+        f"to {memory(settings['limit'])}; medians of shuffled rounds, {floor}clock: {settings['clock']}; "
+        f"peaks: {settings['memory']}; allocator: {settings['allocator']}. Commit {at['commit'][:12]}"
+        f"{changed}, {machine['date']}; Python {machine['python']}, {versions}."
     )
 
 
@@ -106,6 +106,9 @@ def _sections(result: Mapping[str, Any]) -> list[tuple[str, str, Rows]]:
         gone = summary.left_out(suites.get(name, []))
         if gone:
             found.append((f"{name}: what is not there, and why", "", gone))
+    points = summary.of(result, "memory", "memory")
+    found.append(("memory: bytes", _ABOUT["memory"], summary.bytes_held(points)))
+    found.append(("too slow for rounds", "The quickest of the first runs.", summary.single_runs(result)))
     found.append(
         ("roofline", "Times the least that the machine allows.", _roofline(suites.get("roofline", [])))
     )
@@ -145,22 +148,23 @@ def _roofline(rows: Rows) -> Rows:
                 {
                     "what": row["name"],
                     "tnshare": facts["times the least"][summary.OURS],
+                    "quartiles": _quartiles(facts, summary.OURS),
                     "best other": f"{others[best]:.2f} ({best})",
                     "bound by": facts["bound by"],
                     "least": duration(facts["least seconds"]),
-                    "flops, then bytes": facts["least seconds, one after the other"] / facts["least seconds"],
-                    "thin product": _alone(facts),
+                    "flops, then bytes": facts["one after the other"],
+                    "thin product": summary.product_alone(facts),
                     "GB/s": facts["bandwidth"] / 1e9,
                     "Gflop/s": facts["peak flops"] / 1e9,
+                    "Gflop/s, quartiles": _quartiles(facts, "peak flops", 1e9),
                 }
             )
     return found
 
 
-def _alone(facts: Mapping[str, Any]) -> float | None:
-    """The product alone, in blocks that stay in a cache, in times the least."""
-    seconds = facts.get("thin product, seconds")
-    return None if seconds is None else seconds / facts["least seconds"]
+def _quartiles(facts: Mapping[str, Any], name: str, unit: float = 1.0) -> str | None:
+    low, high = facts["quartiles"][name]
+    return None if low is None else f"{low / unit:.2f} to {high / unit:.2f}"
 
 
 def _predicted(suites: Mapping[str, Rows]) -> Rows:

@@ -3,9 +3,10 @@
 `python -m benchmarks.planner` measures the whole grid in torch (768 points, 80 minutes), with --quick 96
 stated points of it; --backend jax the same 96 points in JAX; --unseen random shapes; --overheads what a call
 and a plan cost; --misses the points at which a limit was not kept (of 700, some by chance), tuned anew and
-with four times the seconds; --report makes the tables again. A run that was stopped goes on where it stopped:
-every point is a line of results/planner-<commit>.jsonl. At the end all that was measured at this commit is
-written to results/planner.json and results/planner.md; in JAX to planner-jax.json and planner-jax.md.
+with four times the seconds. A run that was stopped goes on where it stopped: every point is a line of
+results/planner-<commit>-<conditions>.jsonl. At the end all that was measured at this commit is written to
+results/planner-<commit>.json and .md; what was in JAX to planner-jax-<commit>.json and .md. --report makes
+the tables of planner.json again, which is a copy of a run's.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from .programs import EMPTY, Programs
 from .timing import Clock, allot, in_a_row, interleave, once
 
 SUITES = {"planner": ("torch", "torch again", "unseen", "overheads"), "planner-jax": ("jax", "jax again")}
-_LONGER = 4  # times the seconds, where a point is measured again
+_AGAIN, _LONGER = " again", 4  # points that are measured again get so many times the seconds
 Job = tuple[str, Callable[[], dict[str, Any]]]
 
 
@@ -40,36 +41,40 @@ def main(arguments: list[str] | None = None) -> None:
     suite = next((name for name in ("unseen", "overheads") if getattr(options, name)), options.backend)
     seconds = options.seconds
     if options.misses:
-        suite, seconds = f"{suite} again", _LONGER * seconds
+        suite, seconds = suite + _AGAIN, _LONGER * seconds
     file = next(file for file, suites in SUITES.items() if suite in suites)
     if options.report:
         with told():
             result = results.read_suites(options.results / f"{file}.json")
         (options.results / f"{file}.md").write_text(report.markdown(result), encoding="utf-8")
         return
-    at = records.commit()
-    kept = records.Records(options.results / f"planner-{records.label(at)}.jsonl")
-    found = jobs(suite, options.quick, seconds)
-    if options.misses:
-        missed = verdicts.missed(
-            [row for row in kept.of(options.backend) if "error" not in row], options.backend
-        )
-        found = (job for job in found if job[0] in missed)
-    chosen = [job for job in found if re.search(options.only, job[0])]
-    if not chosen:
-        raise SystemExit(
-            f"error: no point has the pattern {options.only!r}{', or missed a limit' * options.misses}"
-        )
+    at, machine = records.commit(), records.machine()
     allocator = keep_memory()
+    kept = records.kept_in(options.results, "planner", at, {**machine, "allocator": allocator})
+    chosen = _chosen(options, kept, jobs(suite, options.quick, seconds))
     with own_cache():  # what autotuning finds is found anew in every run
         run(suite, chosen, kept, seconds)
     if options.only:
         print("measured; run again without --only to measure the rest, and write the results")
         return
     settings = {"threads": 1, "seconds": options.seconds, "allocator": allocator}
-    result = {"commit": at, "machine": records.machine(), "settings": settings}
-    suites = {name: rows for name in SUITES[file] if (rows := kept.of(name))}
+    result = {"commit": at, "machine": machine, "settings": settings}
+    seconds_of = {name: options.seconds * (_LONGER if name.endswith(_AGAIN) else 1) for name in SUITES[file]}
+    suites = {name: rows for name, spent in seconds_of.items() if (rows := kept.of(name, spent))}
     print(report.write(options.results, {**result, "suites": suites}, file))
+
+
+def _chosen(options: argparse.Namespace, kept: records.Records, found: Iterable[Job]) -> list[Job]:
+    """The jobs that are asked for."""
+    if options.misses:
+        rows = [row for row in kept.of(options.backend, options.seconds) if "error" not in row]
+        missed = verdicts.missed(rows, options.backend)
+        found = (job for job in found if job[0] in missed)
+    chosen = [job for job in found if re.search(options.only, job[0])]
+    if not chosen:
+        why = ", or missed a limit" if options.misses else ""
+        raise SystemExit(f"error: no point has the pattern {options.only!r}{why}")
+    return chosen
 
 
 def run(suite: str, jobs: Iterable[Job], kept: records.Records, budget: float) -> None:
@@ -90,7 +95,7 @@ def run(suite: str, jobs: Iterable[Job], kept: records.Records, budget: float) -
 
 def jobs(suite: str, quick: bool, seconds: float) -> Iterator[Job]:
     """What there is to measure, by name."""
-    backend = suite.removesuffix(" again")
+    backend = suite.removesuffix(_AGAIN)
     one_thread(backend)
     if suite == "overheads":
         from . import overheads
@@ -168,7 +173,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         default="",
         help="points whose name has this pattern, say '^laf': one process for each part",
     )
-    parser.add_argument("--report", action="store_true", help="only make planner.md from planner.json")
+    parser.add_argument("--report", action="store_true", help="only make planner.md of planner.json")
     parser.add_argument("--seconds", type=positive, default=2.0, help="of rounds for each point (2)")
     results = Path(__file__).parent / "results"
     parser.add_argument("--results", type=Path, default=results, help="folder (benchmarks/results)")

@@ -72,12 +72,17 @@ def _measured(result: Mapping[str, Any]) -> dict[str, float]:
         rows = [
             r for r in result["suites"].get(suite, []) if r.get("kind") not in ("map", "process", "per row")
         ]
+        if rows:
+            found[f"{suite}, points"] = sum("error" not in row for row in rows)
         for entry in summary.compared(rows):
             name = f"{suite} {entry['program']}"
             found[name] = entry["time / tnshare"]
             found[f"{name}, points"] = entry["points"]
-            if entry["peak memory / tnshare"] is not None:
-                found[f"{name}, memory"] = entry["peak memory / tnshare"]
+            if entry["memory / tnshare"] is not None:
+                found[f"{name}, memory"] = entry["memory / tnshare"]
+                found[f"{name}, memory, points"] = entry["points of memory"]
+    if "took seconds" in result["settings"]:
+        found["took, minutes"] = result["settings"]["took seconds"] / 60
     return found | _promised(result)
 
 
@@ -85,17 +90,23 @@ def _promised(result: Mapping[str, Any]) -> dict[str, float]:
     """The noise floor, and what must hold."""
     suites, noise = result["suites"], summary.noise(result)
     found = {"noise": noise["median"], "noise at worst": noise["worst"]} if noise else {}
-    for row in (row for row in suites.get("memory", []) if row.get("kind") == "process"):
+    for row in summary.of(result, "memory", "process"):
         found["process, GB"] = row["facts"]["process bytes"] / 1e9
         found["process, dense, GB"] = row["facts"]["dense bytes"] / 1e9
-    for row in (row for row in suites.get("scale", []) if row.get("kind") == "per row"):
+    scale = {row["case"]["method"]: row for row in summary.of(result, "scale", "per row")}
+    for method, row in scale.items():
         times = [entry["forward"][0] for entry in row["programs"].values()]
-        found[f"scale per row {row['case']['method']}"] = max(times) / min(times)
+        found[f"scale per row {method}"] = max(times) / min(times)
+    if scale:
+        found["scale per row, worst"] = max(found[f"scale per row {method}"] for method in scale)
     for row in (row for row in suites.get("roofline", []) if "facts" in row):
         found[f"roofline {row['name']}"] = row["facts"]["times the least"][summary.OURS]
-        if "thin product, seconds" in row["facts"]:
-            alone = row["facts"]["thin product, seconds"] / row["facts"]["least seconds"]
+        alone = summary.product_alone(row["facts"])
+        if alone is not None:
             found[f"roofline {row['name']}, product alone"] = alone
+    composed = [found[f"roofline {row['name']}"] for row in summary.of(result, "roofline", "compose")]
+    if composed:
+        found |= {"roofline compose, least": min(composed), "roofline compose, most": max(composed)}
     return found
 
 

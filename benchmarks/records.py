@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-_MEASURED = ("tnshare", "backends")
+_MEASURED = ("tnshare", "backends", "benchmarks")
+_RESULTS = "benchmarks/results"
 
 
 class Records:
@@ -41,18 +42,17 @@ class Records:
 
     def add(self, row: Mapping[str, Any]) -> None:
         """One more measurement, on the disk before this returns; it takes the place of one that failed."""
-        key = (row["suite"], row["name"])
-        self.rows = [old for old in self.rows if (old["suite"], old["name"]) != key] + [dict(row)]
+        self.rows = [old for old in self.rows if _key(old) != _key(row)] + [dict(row)]
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
             file.flush()
             os.fsync(file.fileno())
 
-    def of(self, suite: str) -> list[dict[str, Any]]:
-        """What was measured of a suite: the last of each name."""
-        latest = {row["name"]: row for row in self.rows if row["suite"] == suite}
-        return list(latest.values())
+    def of(self, suite: str, budget: float) -> list[dict[str, Any]]:
+        """What was measured of a suite with that many seconds: the last of each name."""
+        own = (row for row in self.rows if (row["suite"], row.get("budget")) == (suite, budget))
+        return list({row["name"]: row for row in own}.values())
 
     def _write_all(self) -> None:
         whole = self.path.with_suffix(".part")
@@ -60,11 +60,21 @@ class Records:
         whole.replace(self.path)
 
 
+def kept_in(folder: Path, kind: str, at: Mapping[str, Any], under: Mapping[str, Any]) -> Records:
+    """What was measured at a commit and under the same conditions, the date apart: they name the file."""
+    told = json.dumps({name: value for name, value in under.items() if name != "date"}, sort_keys=True)
+    digest = hashlib.sha256(told.encode()).hexdigest()[:8]
+    return Records(folder / f"{kind}-{label(at)}-{digest}.jsonl")
+
+
 def commit() -> dict[str, Any]:
-    """The commit, whether what is measured differs from it, and if so a digest of what is measured."""
+    """The commit, whether what is measured differs from it, and if so a digest of what is measured.
+
+    Outside of a repository, as in an archive of it, the commit is "unknown", and everything may differ.
+    """
     head = _git("rev-parse", "HEAD")
-    dirty = bool(_git("status", "--porcelain", "--", *_MEASURED))
-    found: dict[str, Any] = {"commit": head, "dirty": dirty}
+    dirty = head is None or bool(_git("status", "--porcelain", "--", *_MEASURED, f":!{_RESULTS}"))
+    found: dict[str, Any] = {"commit": head or "unknown", "dirty": dirty}
     if dirty:
         digest = hashlib.sha256()
         for folder in _MEASURED:
@@ -80,10 +90,11 @@ def label(found: Mapping[str, Any]) -> str:
     return f"{found['commit'][:12]}{changes}"
 
 
-def machine(device: str = "cpu") -> dict[str, Any]:
+def machine(device: str = "cpu", backend: str = "torch") -> dict[str, Any]:
     """What was measured on; nothing that says whose it is."""
     packages = ("numpy", "torch", "jax", "opt_einsum", "tensorly-torch", "peft", "tnshare")
     pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    gpus = {"torch": _gpu_of_torch, "jax": _gpu_of_jax}
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "cpu": _cpu(),
@@ -92,7 +103,7 @@ def machine(device: str = "cpu") -> dict[str, Any]:
         "system": platform.system(),
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in packages},
-        **({"gpu": _gpu(device)} if device.startswith("cuda") else {}),
+        **({"gpu": gpus[backend](device)} if device.startswith("cuda") else {}),
     }
 
 
@@ -103,7 +114,7 @@ def _cpu() -> str:
     return named[0] if named else platform.machine()
 
 
-def _gpu(device: str) -> dict[str, Any]:
+def _gpu_of_torch(device: str) -> dict[str, Any]:
     import torch
 
     found = torch.cuda.get_device_properties(device)
@@ -114,6 +125,15 @@ def _gpu(device: str) -> dict[str, Any]:
     }
 
 
+def _gpu_of_jax(device: str) -> dict[str, Any]:
+    """Of the memory it says what JAX may use."""
+    import jax
+
+    found = jax.devices("gpu")[int(device.partition(":")[2] or 0)]
+    size = (found.memory_stats() or {}).get("bytes_limit")
+    return {"model": found.device_kind, "memory_gib": None if size is None else round(size / 2**30, 1)}
+
+
 def _version(package: str) -> str | None:
     try:
         return version(package)
@@ -121,6 +141,13 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _git(*arguments: str) -> str:
-    found = subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True)
+def _git(*arguments: str) -> str | None:
+    try:
+        found = subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True)
+    except (OSError, subprocess.CalledProcessError):  # there is no git, or no repository
+        return None
     return found.stdout.strip()
+
+
+def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return row["suite"], row["name"], row.get("budget")

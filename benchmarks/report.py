@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import verdicts
+from . import results, verdicts
 from .programs import EMPTY
-from .records import label
-from .results import as_json, label_of
 from .verdicts import Row, Verdict
 
 PEERS = {
@@ -30,19 +28,11 @@ _EMPTY = (
 
 
 def write(folder: Path, result: Mapping[str, Any], file: str = "planner") -> str:
-    """Write both files, keep those of another commit under its name, and say what was done."""
-    data, table = folder / f"{file}.json", folder / f"{file}.md"
-    folder.mkdir(parents=True, exist_ok=True)
-    said = ""
-    if data.exists() and label_of(data) != label(result["commit"]):
-        name = f"{file}-{label_of(data)}"
-        data.replace(folder / f"{name}.json")
-        if table.exists():
-            table.replace(folder / f"{name}.md")
-        said = f"the results of another commit are kept as {name}.json and {name}.md; "
-    data.write_text(as_json(result), encoding="utf-8")
+    """Write both files under a name of their own, and say which."""
+    data = results.write(folder, file, result)
+    table = data.with_suffix(".md")
     table.write_text(markdown(result), encoding="utf-8")
-    return f"{said}wrote {data.name} and {table.name}"
+    return f"wrote {data.name} and {table.name}"
 
 
 def markdown(result: Mapping[str, Any]) -> str:

@@ -1,4 +1,7 @@
-"""Result files: what was measured, on what, at which commit. None is ever overwritten by another run."""
+"""Result files: what was measured, on what, at which commit. Every run has a name of its own.
+
+Those that documents cite are copies under a short name, which only people make: see CONTRIBUTING.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +17,15 @@ from . import records
 Result = dict[str, Any]
 
 
-def write(folder: Path, stem: str, result: Mapping[str, Any]) -> tuple[Path, str]:
-    """Write ``<stem>.json``; what is there of another run is kept under the name of its commit."""
+def write(folder: Path, stem: str, result: Mapping[str, Any]) -> Path:
+    """Write ``<stem>-<commit>.json``, or with a number after it where another run has that name."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{stem}.json"
     text = as_json(result)
-    note = ""
-    if path.exists() and path.read_bytes() != text.encode():
-        kept = _free(folder, f"{stem}-{label_of(path)}")
-        path.rename(kept)
-        note = f"; the results that were there are kept as {kept.name}"
+    path = _free(folder, f"{stem}-{records.label(result['commit'])}", text)
     part = path.with_suffix(".part")
     part.write_text(text, encoding="utf-8")
     part.replace(path)
-    return path, note
+    return path
 
 
 def read(path: Path) -> Result:
@@ -54,14 +52,6 @@ def read_suites(path: Path) -> Result:
     return found
 
 
-def label_of(path: Path) -> str:
-    """The commit of a result file, as in names of files."""
-    try:
-        return records.label(read_suites(path)["commit"])
-    except TnshareError:
-        return "damaged"
-
-
 def as_json(result: Mapping[str, Any]) -> str:
     """Readable, a line for each measurement, numbers to four digits, which is more than is known."""
     parts = []
@@ -81,7 +71,7 @@ def rounded(value: Any) -> Any:
     return [rounded(v) for v in value] if isinstance(value, list | tuple) else value
 
 
-def _free(folder: Path, name: str) -> Path:
-    """A name that no file has."""
-    names = [f"{name}.json", *(f"{name}-{n}.json" for n in range(2, 1000))]
-    return next(folder / free for free in names if not (folder / free).exists())
+def _free(folder: Path, name: str, text: str) -> Path:
+    """A file that is not there yet, or has that very text."""
+    paths = (folder / f"{name}{end}.json" for end in ("", *(f"-{n}" for n in range(2, 1000))))
+    return next(path for path in paths if not path.exists() or path.read_bytes() == text.encode())

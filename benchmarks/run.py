@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import time
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -25,13 +26,22 @@ def run(
             if bar is not None:
                 bar.set_postfix_str(f"{suite}: {name}"[:70], refresh=False)
             if (suite, name) not in done:
+                start = time.perf_counter()
                 try:
                     row = measure(seconds)
                 except Exception as error:  # hours of others are not lost for one
                     tqdm.write(traceback.format_exc(), file=sys.stderr)
                     row = {"error": type(error).__name__}
                 give_back()
-                kept.add({"suite": suite, "name": name, "budget": seconds, **row})
+                kept.add(
+                    {
+                        "suite": suite,
+                        "name": name,
+                        "budget": seconds,
+                        "took": time.perf_counter() - start,
+                        **row,
+                    }
+                )
             if bar is not None:
                 bar.update()
 

@@ -1,14 +1,13 @@
 """Ten softly shared LeNets against ten plain ones: a training step, its peak memory, and the conversion; and
 rows of mixed tasks against a loop over tasks.
 
-`python -m benchmarks.share` takes a few minutes on one core and writes results/share.json; --part measures
-one part alone, and leaves the others of the results as they are.
+`python -m benchmarks.share` takes a few minutes on one core and writes results/share-<commit>.json; --part
+measures and writes one part alone.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -22,7 +21,7 @@ from torch import nn
 
 import tnshare as tn
 
-from . import records
+from . import records, results
 from .allocator import keep_memory
 from .arguments import count
 from .decompose import textbook_svds
@@ -43,30 +42,34 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--rounds", type=count, default=15, help="rounds in which every program runs once (15)"
     )
-    results = Path(__file__).parent / "results"
-    parser.add_argument("--results", type=Path, default=results, help="folder (benchmarks/results)")
+    folder = Path(__file__).parent / "results"
+    parser.add_argument("--results", type=Path, default=folder, help="folder (benchmarks/results)")
     parser.add_argument("--part", choices=PARTS, help="what to measure (all)")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    nets, path = trained(), options.results / "share.json"
-    result = json.loads(path.read_text(encoding="utf-8")) if path.exists() and options.part else {}
-    result |= {"commit": records.commit(), "machine": records.machine()}
+    settings = {"threads": 1, "rounds": options.rounds}
+    about = {"commit": records.commit(), "machine": records.machine(), "settings": settings}
+    found = measured(PARTS if options.part is None else (options.part,), options.rounds)
+    for rows in found.values():
+        print(table(rows), end="\n\n")
+    suites = {f"share: {part}": rows for part, rows in found.items()}  # "mixed" is another suite's name
+    print(f"wrote {results.write(options.results, 'share', {**about, 'suites': suites}).name}")
+
+
+def measured(parts: Sequence[str], rounds: int) -> dict[str, list[dict[str, Any]]]:
+    """The parts by name, and whether goals are met, if all are there."""
+    nets = trained()
+    measure: dict[str, Callable[[], list[dict[str, Any]]]] = {
+        "steps": lambda: steps(nets, rounds),
+        "conversions": lambda: conversions(nets, rounds),
+        "mixed": lambda: mixed(rounds),
+    }
     with threadpool_limits(1):
-        if options.part in (None, "steps"):
-            result |= steps(nets, options.rounds)
-        if options.part in (None, "conversions"):
-            result["conversions"] = conversions(nets, options.rounds)
-        if options.part in (None, "mixed"):
-            result["mixed"] = mixed(options.rounds)
-    if result.keys() >= set(PARTS):
-        result["verdicts"] = verdicts(result)
-    options.results.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    for part in (*PARTS, "verdicts"):
-        print(table(result.get(part) or [{"": "-"}]), end="\n\n")
+        found = {part: measure[part]() for part in parts}
+    return {**found, "verdicts": verdicts(found)} if found.keys() >= set(PARTS) else found
 
 
-def steps(nets: Sequence[nn.Module], rounds: int) -> dict[str, Any]:
+def steps(nets: Sequence[nn.Module], rounds: int) -> list[dict[str, Any]]:
     """Seconds and bytes of a training step in every way."""
     ((xs, targets),) = batches(1, seed=1)
     plain = plain_ways(nets, xs, targets)
@@ -78,8 +81,7 @@ def steps(nets: Sequence[nn.Module], rounds: int) -> dict[str, Any]:
     timings = interleave(runs, rounds=rounds, label="steps", clock=time.process_time)
     parameters = {name: sum(p.numel() for p in one.parameters()) for name, one in shared.items()}
     numbers = dict.fromkeys(plain, sum(p.numel() for net in nets for p in net.parameters())) | parameters
-    rows = [_row(name, timings, numbers[name], peak_bytes(run)) for name, run in runs.items()]
-    return {"steps": rows, "noise floor": noise_floor(timings)}
+    return [_row(name, timings, numbers[name], peak_bytes(run)) for name, run in runs.items()]
 
 
 def shared_step(shared: nn.Module, xs: torch.Tensor, targets: torch.Tensor) -> Step:
@@ -142,8 +144,9 @@ def mixed(rounds: int) -> list[dict[str, Any]]:
         return forward - start, time.process_time() - forward
 
     found = laps({LOOP: loop, "mixed": lambda: layer(x, ids)}, lap, rounds=5 * rounds, label="mixed")
-    parts = {name: [timing(part).median for part in zip(*own, strict=True)] for name, own in found.items()}
-    whole = {name: timing([sum(lap) for lap in own]) for name, own in found.items()}
+    taken = {name: list(own.values()) for name, own in found.items()}
+    parts = {name: [timing(part).median for part in zip(*own, strict=True)] for name, own in taken.items()}
+    whole = {name: timing([sum(lap) for lap in own]) for name, own in taken.items()}
     return [
         {
             "way": name,
@@ -181,6 +184,7 @@ def _row(name: str, timings: Mapping[str, Timing], parameters: int, beyond: int)
         "way": name,
         "seconds": timings[name].median,
         "/ loop": timings[name].median / timings["loop"].median,
+        "noise floor": noise_floor(timings),
         "parameters": parameters,
         "beyond": beyond,
         "peak": 4 * parameters + beyond,

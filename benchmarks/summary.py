@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from statistics import median as middle
 from typing import Any
 
-from .measure import median
-from .text import memory
+from .measure import in_rounds, median
+from .text import duration, memory
 
 Row = Mapping[str, Any]
 OURS = "tnshare"
 COMPARED = ("compose", "apply", "conv", "mixed", "memory", "scale")
+HELD = {"parameters": "parameters", "gradients": "gradients", "peak": "peak beyond"}  # bytes, by name
 ROOFLINE, GIGABYTES, CONSTANT = 1.5, 2e9, 1.2
 
 
@@ -27,10 +28,10 @@ class Verdict:
 
 
 def compared(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """For each program: how many times as long as tnshare it takes, and how much memory it needs.
+    """For each program: how many times as long as tnshare it takes, and how much memory it holds.
 
     Geometric means over the points where it runs; "slower" is at how many of them it takes longer than
-    tnshare by more than the noise of the point.
+    tnshare by more than the noise of the point, "single runs" at how many it was too slow for rounds.
     """
     good = [row for row in rows if "error" not in row and OURS in row["programs"]]
     names = dict.fromkeys(name for row in good for name in row["programs"] if name != OURS)
@@ -47,10 +48,46 @@ def compared(rows: Sequence[Row]) -> list[dict[str, Any]]:
                 "forward": mean(_parts(points, name, "forward")),
                 "backward": mean(_parts(points, name, "backward")),
                 "slower": f"{beaten} of {len(points)}",
-                "peak memory / tnshare": mean(_peaks(points, name)),
+                "single runs": sum(not in_rounds(row["programs"][name]) for row in points),
+                "memory / tnshare": mean(both := _memories(points, name)),
+                "points of memory": len(both),
                 "left out": sum(name in row["skipped"] for row in good),
             }
         )
+    return found
+
+
+def single_runs(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What was too slow for rounds, and how long the quickest of its first runs took."""
+    return [
+        {"suite": suite, "point": row["name"], "program": name, "time": duration(median(row, name))}
+        for suite, rows in result["suites"].items()
+        for row in rows
+        for name, entry in row.get("programs", {}).items()
+        if not in_rounds(entry)
+    ]
+
+
+def bytes_held(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """What each program needs at each point, in parts."""
+    return [
+        {
+            "point": row["name"],
+            "program": name,
+            "time": duration(median(row, name)),
+            **{title: memory(entry[part]) for part, title in HELD.items()},
+            "together": memory(held(entry)),
+        }
+        for row in rows
+        for name, entry in row["programs"].items()
+    ]
+
+
+def product_alone(facts: Mapping[str, Any]) -> float | None:
+    """The thin product of a line of the roofline, in blocks that stay in a cache, in times the least."""
+    if "thin product, seconds" in facts:  # so in results of before rounds were compared
+        return float(facts["thin product, seconds"] / facts["least seconds"])
+    found: float | None = facts.get("thin product")
     return found
 
 
@@ -85,19 +122,25 @@ def _parts(rows: Sequence[Row], name: str, part: str) -> list[float]:
     return [theirs / ours for theirs, ours in pairs if theirs > 0 and ours > 0]
 
 
-def _peaks(rows: Sequence[Row], name: str) -> list[float]:
-    pairs = [(row["programs"][name].get("peak"), row["programs"][OURS].get("peak")) for row in rows]
-    return [theirs / ours for theirs, ours in pairs if theirs and ours]
+def held(entry: Mapping[str, Any]) -> int:
+    """Bytes of a program at its peak, with its parameters and their gradients."""
+    return sum(entry[part] for part in HELD)
 
 
-def _of(result: Mapping[str, Any], suite: str, kind: str) -> list[Row]:
+def _memories(rows: Sequence[Row], name: str) -> list[float]:
+    pairs = [(row["programs"][name], row["programs"][OURS]) for row in rows]
+    return [held(theirs) / held(ours) for theirs, ours in pairs if theirs.keys() & ours.keys() >= HELD.keys()]
+
+
+def of(result: Mapping[str, Any], suite: str, kind: str) -> list[Row]:
+    """The lines of a suite that are of a kind."""
     rows = result["suites"].get(suite, [])
     return [row for row in rows if "error" not in row and row["kind"] == kind]
 
 
 def _roofline(result: Mapping[str, Any]) -> Verdict:
     claim = f"composing all weights by LAF, 5 million and more: within {ROOFLINE} times of the roofline"
-    rows = _of(result, "roofline", "compose")
+    rows = of(result, "roofline", "compose")
     if not rows:
         return Verdict(claim, "not measured", None)
     found = [row["facts"]["times the least"][OURS] for row in rows]
@@ -107,7 +150,7 @@ def _roofline(result: Mapping[str, Any]) -> Verdict:
 
 def _process(result: Mapping[str, Any]) -> Verdict:
     claim = "a factored training step of 1024 x 1024, T = 10,000, Tucker 64/64/16: process under 2 GB"
-    rows = _of(result, "memory", "process")
+    rows = of(result, "memory", "process")
     if not rows:
         return Verdict(claim, "not measured", None)
     facts = rows[0]["facts"]
@@ -118,7 +161,7 @@ def _process(result: Mapping[str, Any]) -> Verdict:
 
 def _per_row(result: Mapping[str, Any]) -> Verdict:
     claim = "cost of a mixed row from T = 100 to 100,000: constant within 20 %"
-    rows = _of(result, "scale", "per row")
+    rows = of(result, "scale", "per row")
     if not rows:
         return Verdict(claim, "not measured", None)
     found = {}

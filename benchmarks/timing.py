@@ -16,6 +16,7 @@ P = TypeVar("P")
 AGAIN = " (again)"
 TURN, MOST = 1e-3, 20  # seconds and calls: see in_a_row
 NEAR, SLOW, CLOSE = 2, 8, 1.5  # times as long as the fastest: see allot
+FEW = 3  # rounds, of which there is a median that one disturbance does not move
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def interleave(
     """
     lap = partial(_lap, clock, calls)
     found = laps(programs, lap, rounds=rounds, seed=seed, label=label, warm=warm)
-    return {name: timing([lap for (lap,) in own]) for name, own in found.items()}
+    return {name: timing([lap for (lap,) in own.values()]) for name, own in found.items()}
 
 
 def laps(
@@ -55,13 +56,14 @@ def laps(
     seed: int = 0,
     label: str = "",
     warm: bool = True,
-) -> dict[str, list[tuple[float, ...]]]:
+) -> dict[str, dict[int, tuple[float, ...]]]:
     """Run each program once a round, after a round that does not count (none, if they are ``warm``=False).
 
-    ``clock`` runs a program and gives the seconds of its parts. The first program also runs a second time in
-    every round, under its name with ``AGAIN``: the ratio of the two is the noise floor, which no other ratio
-    can be finer than. Where programs are compiled, that second one may be given, compiled anew. A program
-    with fewer ``rounds`` of its own than the others sits out rounds at random; one with none is not run.
+    ``clock`` runs a program and gives the seconds of its parts, which are found by number of the round. The
+    first program also runs a second time in every round, under its name with ``AGAIN``: the ratio of the two
+    is the noise floor, which no other ratio can be finer than. Where programs are compiled, that second one
+    may be given, compiled anew. A program with fewer ``rounds`` of its own than the others sits out rounds at
+    random; one with none is not run.
     """
     first = next(iter(programs))
     entries = {first + AGAIN: programs[first], **programs}
@@ -71,7 +73,7 @@ def laps(
     total = max(own.values())
     rng = random.Random(seed)
     present = {name: set(rng.sample(range(1, total + 1), own[name])) | {0} for name in entries}
-    found: dict[str, list[tuple[float, ...]]] = {name: [] for name in entries}
+    found: dict[str, dict[int, tuple[float, ...]]] = {name: {} for name in entries}
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -81,7 +83,7 @@ def laps(
             for name in order:
                 lap = clock(entries[name])
                 if n:
-                    found[name].append(lap)
+                    found[name][n] = lap
             if label:
                 progress(label, n, total)
     finally:
@@ -107,18 +109,20 @@ def allot(
     always: Iterable[str] = (),
     most: int = 200,
     least: int = 5,
+    short: float = 0.0,
 ) -> dict[str, int]:
     """How many rounds each program gets, by the time of one run, so that all of it takes about ``seconds``.
 
     Close to the ``reference`` (the fastest) precision matters: those up to ``NEAR`` times as slow run in all
     rounds. The slower one is, the fewer it gets, though ``least``; one over ``SLOW`` times as slow gets
     none where that would take long, for one run has shown what it is. Where even ``least`` rounds take longer
-    than there is time, only what is ``CLOSE`` runs in them. The first program and those named in ``always``
-    run in all of them.
+    than there is time, only what is ``CLOSE`` runs in them. Whatever is slow, a run that takes less than
+    ``short`` seconds is repeated in ``FEW`` rounds. The first program and those named in ``always`` run in
+    all of them.
     """
     first = next(iter(once))
     fastest = min(once.values()) if reference is None else reference
-    least = 3 if fastest > seconds / 8 else least
+    least = FEW if fastest > seconds / 8 else least
     full = {first, *always}
     shares = (taken if name in full else min(taken, NEAR * fastest) for name, taken in once.items())
     affordable = int(seconds / (sum(shares) + once[first]))
@@ -131,6 +135,8 @@ def allot(
             count = least if cheap else 0
         if affordable < least and taken > CLOSE * fastest:
             count = 0
+        if taken < short:
+            count = max(count, FEW)
         given[name] = rounds if name in full else count
     return given
 
@@ -151,7 +157,8 @@ def once(programs: Mapping[str, Callable[[], object]], *, twice: Iterable[str] =
 
 def timing(values: Sequence[float]) -> Timing:
     """The median and the quartiles."""
-    low, median, high = statistics.quantiles(values, n=4) if len(values) > 1 else [values[0]] * 3
+    quartiles = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3
+    low, median, high = quartiles
     return Timing(median, low, high, len(values))
 
 

@@ -5,8 +5,10 @@
 
 A stack is an array (in, out, task) of trained weights, from which --eps finds the ranks. With --eps and
 --sizes alone a synthetic one is taken: a task mean plus a deviation of 10 % of its norm whose singular values
-fall as 1/k along every axis, from a fixed seed. The last line is `winner: <strategy> <ratio>`: which of
-"factored" and "materialised" is faster, and how many times as long the other takes.
+fall as 1/k along every axis, from a fixed seed. Of it --eps 0.1 keeps little more than the mean, in which all
+tasks are the same: --eps 0.03 or less says more about a layer that is to tell tasks apart. The last line is
+`winner: <strategy> <ratio>`: which of "factored" and "materialised" is faster, and how many times as long the
+other takes.
 """
 
 from __future__ import annotations
@@ -27,8 +29,9 @@ from tnshare.ways import WAYS
 from .arguments import count, device, error, gibibytes, positive, ranks, threads, told
 from .case import METHODS, Case, spec_of
 from .decompose import aligned
-from .measure import Row, measure, median
+from .measure import Row, in_rounds, measure, median, spread
 from .peers.common import NUMBER
+from .summary import HELD
 from .text import duration, memory, table
 
 STRATEGIES = ("factored", "materialised")
@@ -137,15 +140,22 @@ def answer(case: Case, row: Row, device: str) -> list[str]:
             {
                 "program": name,
                 "time": duration(entry["total"][0]),
-                "quartiles": f"{duration(entry['total'][1])} to {duration(entry['total'][2])}",
+                "quartiles": _quartiles(row, name),
                 "forward": duration(entry["forward"][0]),
                 "backward": duration(entry["backward"][0]) if case.training else "-",
-                "peak memory": memory(entry["peak"]),
+                **{title: memory(entry[part]) for part, title in HELD.items()},
                 "/ tnshare": median(row, name) / median(row, "tnshare"),
             }
         )
     left = [f"left out: {name}: {why}" for name, why in row["skipped"].items()]
     return [f"\n{case}, measured on {device}, noise floor {row['noise']:.2f}", table(rows), *left]
+
+
+def _quartiles(row: Row, name: str) -> str:
+    if not in_rounds(row["programs"][name]):
+        return "none, a single run"
+    _, low, high = spread(row, name)
+    return f"{duration(low)} to {duration(high)}"
 
 
 def predictions(case: Case, devices: Sequence[str]) -> list[str]:

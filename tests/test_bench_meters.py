@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import jax
@@ -10,9 +11,11 @@ import pytest
 import torch
 
 from benchmarks.allocator import give_back, keep_memory
+from benchmarks.case import Case
 from benchmarks.memory import status
 from benchmarks.meters import CpuMeter, CudaMeter, JaxMeter, Program
 from benchmarks.peers.in_jax import compiled
+from benchmarks.peers.in_torch import Bench
 
 
 class FakeCuda:
@@ -101,6 +104,26 @@ def test_peaks_on_a_cpu_are_those_of_both_parts():
     assert CpuMeter().peak(Program(lambda: x.detach().exp())) == 0
 
 
+@pytest.mark.parametrize("meter", [CpuMeter(), CudaMeter(FakeCuda())], ids=["cpu", "cuda"])
+def test_what_is_kept_between_calls_is_dropped_before_the_peak(meter):
+    log = []
+    meter.peak(Program(lambda: log.append("called"), forget=lambda: log.append("forgotten")))
+    assert log == ["forgotten", "called"]
+
+
+def test_weights_that_inference_keeps_count():
+    case = Case("tucker", (4, 8, 5), 64, 32, 10, "each", 2, False)
+    ours = Bench().apply(case, peers=("dense",))
+    layer, dense = ours.run["tnshare materialised"], ours.run["dense"]
+    layer()
+    assert CpuMeter().peak(layer) >= 4 * 64 * 32 * 10
+    assert dense.parameters == 4 * 64 * 32 * 10
+    assert layer.parameters == 4 * (4 * 8 * 5 + 64 * 4 + 32 * 8 + 10 * 5)
+    assert layer.gradients == dense.gradients == 0
+    learnt = Bench().apply(replace(case, training=True), peers=("dense",)).run["dense"]
+    assert learnt.gradients == learnt.parameters == dense.parameters
+
+
 def test_jax_waits_for_arrays_and_knows_what_is_compiled():
     waited = []
     program = Program(lambda: "y", lambda y: f"grad {y}", lambda: SimpleNamespace(temp_size_in_bytes=512))
@@ -123,11 +146,13 @@ def test_a_compiled_program_has_both_parts_and_an_analysis():
     assert jnp.allclose(dW, expected, atol=1e-5)
     assert dx.shape == x.shape
     assert JaxMeter().peak(program) > 0
+    assert program.parameters == program.gradients == 4 * 64 * 8
     assert compiled(lambda W, x: x @ W, (W, x), (), False).backward is None
 
 
 def test_memory_is_kept_and_given_back():
     assert keep_memory()
+    give_back()  # what other tests have left would be taken again
     before = status("VmRSS")
     block = torch.ones(2**24)
     assert status("VmRSS") - before > 2**25

@@ -16,8 +16,10 @@ from benchmarks.peers import in_jax, in_torch, torch_calls
 from benchmarks.peers.common import Programs, left_to_right, said
 from benchmarks.peers.conv import ConvCase
 from benchmarks.peers.conv import programs as convolutions
+from benchmarks.suites import roofline, scale
 from benchmarks.suites.scale import per_row
 from tests.test_bench_meters import FakeCuda
+from tnshare.profiles import PROFILES
 
 WAYS = ["one", "mixed", "each", "fan_out"]
 OTHER_MODELS = ("dense", "LoRA", "PEFT")  # they have weights of their own
@@ -191,7 +193,7 @@ def test_what_cannot_run_is_left_out_with_a_reason():
 
 def test_per_row_plans_take_codes_alone():
     case = Case("tucker", (32, 32, 16), 256, 256, 100, "mixed", 1024, False)
-    found = per_row(case)
+    found = per_row(case, PROFILES["cpu"])
     assert not found.grouped
     assert "U_task[ids]" in found.name
     rows = case.layer.candidates("mixed", 1024, training=True)
@@ -206,3 +208,31 @@ def test_ranks_go_with_their_method():
     case = case_of("tt", "each")
     assert Case.read({**case.json, "else": 1}) == case
     assert str(case) == "tt 2/2 16->12 T=5 each B=7 training"
+
+
+def test_what_tnshare_chooses_is_asked_of_the_profile_of_the_device(monkeypatch):
+    asked = []
+
+    def candidates(job, profile, *form):
+        asked.append(profile.name)
+        return plans(job, profile, *form)
+
+    plans = in_torch.candidates
+    for module in (in_torch, scale):
+        monkeypatch.setattr(module, "candidates", candidates)
+    assert in_torch.Bench().profile is PROFILES["cpu"]
+    monkeypatch.setattr(in_torch.Bench, "profile", PROFILES["h100"])
+    bench = in_torch.Bench()
+    case = Case("tucker", (4, 4, 3), 16, 12, 6, "mixed", 5, True)
+    bench.apply(case, peers=())
+    assert asked == ["h100"] * 3
+    monkeypatch.setattr(scale, "TASKS", (1, 10, 20))
+    monkeypatch.setattr(scale, "LARGE", 16)
+    scale._per_row(bench, "tucker", 0.01)
+    assert set(asked) == {"h100"}
+    assert len(asked) == 4
+    told = []
+    monkeypatch.setattr(type(case.layer), "candidates", lambda *given, **said: told.append(said) or [best])
+    best = per_row(case, PROFILES["h100"])
+    roofline.flops_of(bench, case)
+    assert told[0]["device"] is PROFILES["h100"]

@@ -176,6 +176,8 @@ def test_the_synthetic_stack_is_the_documented_one():
     stack = aligned((20, 16, 8)).astype(np.float64)
     assert np.array_equal(stack, aligned((20, 16, 8)))
     mean = stack.mean(axis=2, keepdims=True)
-    assert np.linalg.norm(stack - mean) / np.linalg.norm(mean * np.ones(8)) == pytest.approx(0.1, rel=0.15)
+    assert np.linalg.norm(stack - mean) / np.linalg.norm(mean * np.ones(8)) == pytest.approx(0.1, rel=1e-4)
     values = np.linalg.svd((stack - mean).reshape(-1, 8), compute_uv=False)
     assert values[0] > 2 * values[3]
+    alone = aligned((20, 16, 1))
+    assert np.linalg.norm(alone) == pytest.approx(1)

@@ -111,7 +111,7 @@ def test_a_run_goes_on_where_it_stopped_and_a_damaged_line_is_measured_again(tmp
     assert str(tmp_path) not in path.read_text()
     planner.run("torch", [job("a"), job("b"), job("c")], Records(path), 2.0)
     assert calls == ["a", "b", "b", "c", "c"]
-    assert [("error" in r) for r in Records(path).of("torch")] == [False] * 3
+    assert [("error" in r) for r in Records(path).of("torch", 2.0)] == [False] * 3
     planner.run("jax", [job("a")], Records(path), 2.0)
     assert calls[-1] == "a"
     planner.run("torch", [job("b")], Records(path), 0.1)  # fewer rounds than were asked for before
@@ -123,44 +123,42 @@ def result(head, rows, **others):
     return {**about, "settings": {"threads": 1, "seconds": 2.0}, "suites": {"torch": rows, **others}}
 
 
-def test_results_of_another_commit_are_kept(tmp_path):
+def test_every_run_has_files_of_its_own(tmp_path):
     rows = [row(hand=1e-3, authors=1e-2, own=1e-3, dense=5e-3), row(ours=4e-5, hand=3e-5)]
     failed = {"suite": "torch", "name": "lost", "error": "ValueError"}
-    assert report.write(tmp_path, result("a", [*rows, failed])) == "wrote planner.json and planner.md"
-    first = (tmp_path / "planner.md").read_text()
+    data, table = tmp_path / "planner-aaaaaaaaaaaa.json", tmp_path / "planner-aaaaaaaaaaaa.md"
+    assert report.write(tmp_path, result("a", [*rows, failed])) == f"wrote {data.name} and {table.name}"
+    first = table.read_text()
     assert "torch: 1 points of 50 us or more" in first
     assert "torch: 1 points under 50 us, apart" in first
     assert "- lost: ValueError" in first
-    assert json.loads((tmp_path / "planner.json").read_text())["suites"]["torch"][0]["medians"]
-    report.write(tmp_path, result("a", rows))
-    assert "are kept as planner-bbbb" not in report.write(tmp_path, result("a", rows))
-    assert "are kept as planner-aaaaaaaaaaaa.json" in report.write(tmp_path, result("b", rows[:1]))
-    assert {p.name for p in tmp_path.iterdir()} == {
-        *("planner.json", "planner.md", "planner-aaaaaaaaaaaa.json", "planner-aaaaaaaaaaaa.md")
-    }
-    before = (tmp_path / "planner.md").read_text()
-    (tmp_path / "planner.md").unlink()
+    assert json.loads(data.read_text())["suites"]["torch"][0]["medians"]
+    said = report.write(tmp_path, result("a", rows))
+    assert said == "wrote planner-aaaaaaaaaaaa-2.json and planner-aaaaaaaaaaaa-2.md"
+    report.write(tmp_path, result("b", rows[:1]))
+    assert table.read_text() == first
+    names = ("planner-aaaaaaaaaaaa", "planner-aaaaaaaaaaaa-2", "planner-bbbbbbbbbbbb")
+    assert {p.name for p in tmp_path.iterdir()} == {f"{n}.{end}" for n in names for end in ("json", "md")}
+    data.rename(tmp_path / "planner.json")
     planner.main(["--report", "--results", str(tmp_path)])
-    assert (tmp_path / "planner.md").read_text() == before
+    assert (tmp_path / "planner.md").read_text() == first
 
 
 def test_points_in_jax_have_a_file_of_their_own_and_say_what_runs_untuned(tmp_path):
     rows = [row(hand=1e-3, own=1e-3)]
     rows[0]["medians"]["tnshare auto"] = 2e-3
-    assert report.write(tmp_path, result("a", [], jax=rows), "planner-jax") == (
-        "wrote planner-jax.json and planner-jax.md"
-    )
-    table = (tmp_path / "planner-jax.md").read_text()
+    stem = "planner-jax-aaaaaaaaaaaa"
+    said = report.write(tmp_path, result("a", [], jax=rows), "planner-jax")
+    assert said == f"wrote {stem}.json and {stem}.md"
+    table = (tmp_path / f"{stem}.md").read_text()
     (first,) = (line for line in table.splitlines() if line.startswith("| untuned: within 1.25"))
     assert "0.0%, worst 2.00" in first
     assert "**fails**" in first
     assert "untuned: the best by hand" in table
     assert "untuned" not in report.markdown(result("a", rows))
-    (tmp_path / "planner-jax.md").unlink()
+    (tmp_path / f"{stem}.json").rename(tmp_path / "planner-jax.json")
     planner.main(["--report", "--backend", "jax", "--results", str(tmp_path)])
     assert (tmp_path / "planner-jax.md").read_text() == table
-    report.write(tmp_path, result("b", [], jax=rows), "planner-jax")
-    assert (tmp_path / "planner-jax-aaaaaaaaaaaa.json").exists()
     assert not (tmp_path / "planner.json").exists()
 
 
@@ -170,7 +168,8 @@ def test_what_missed_a_limit_is_measured_again_and_may_keep_it_then(tmp_path, mo
     rows = [{**row(**t), **asdict(p), "name": str(p)} for p, t in zip(first, times, strict=True)]
     assert verdicts.missed(rows, "torch") == {str(first[1]), str(first[2])}
 
-    kept = Records(tmp_path / f"planner-{label(commit())}.jsonl")
+    kept = Records(tmp_path / "kept.jsonl")
+    monkeypatch.setattr(planner.records, "kept_in", lambda *_: kept)
     for each in rows:
         kept.add({**each, "suite": "torch", "budget": 1.0})
     asked = []
@@ -183,7 +182,8 @@ def test_what_missed_a_limit_is_measured_again_and_may_keep_it_then(tmp_path, mo
     monkeypatch.setattr(planner, "measure", lambda p, *rest: {**asdict(p), **measure(p, *rest)})
     planner.main(["--misses", "--quick", "--seconds", "1", "--results", str(tmp_path)])
     assert asked == [(str(first[1]), 4.0), (str(first[2]), 4.0)]
-    text = (tmp_path / "planner.md").read_text()
+    (table,) = tmp_path.glob("planner-*.md")
+    text = table.read_text()
     assert "2 points missed a limit above, some of them by chance. 2 of these were tuned" in text
     assert "for longer; 1 missed a limit again." in text
     *_, once, again = (line for line in text.splitlines() if line.startswith("| opt_einsum: never slower"))

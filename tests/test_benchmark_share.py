@@ -8,7 +8,7 @@ import pytest
 import tnshare_torch as tnt
 import torch
 
-from benchmarks import lenets, share
+from benchmarks import lenets, readme, records, results, share
 
 
 @pytest.fixture(scope="module")
@@ -80,3 +80,21 @@ def test_rows_of_mixed_tasks_are_compared_with_a_loop(monkeypatch):
     loop, mixed = share.mixed(1)
     assert (loop["way"], mixed["way"], mixed["/ mixed"]) == (share.LOOP, "mixed", 1)
     assert min(loop["forward"], loop["backward"], mixed["forward"], mixed["backward"]) > 0
+
+
+def test_a_part_alone_is_a_result_alone(monkeypatch, tmp_path):
+    monkeypatch.setattr(share, "trained", lambda: None)
+    monkeypatch.setattr(torch, "set_num_threads", lambda threads: None)
+    for part, rows in result().items():
+        monkeypatch.setattr(share, part, lambda *given, rows=rows: rows)
+    monkeypatch.setattr(records, "commit", lambda: {"commit": "a" * 40, "dirty": False})
+    (tmp_path / "share.json").write_text("cited")
+    for arguments in ([], ["--part", "mixed"]):
+        share.main([*arguments, "--rounds", "7", "--results", str(tmp_path)])
+    whole = results.read_suites(tmp_path / "share-aaaaaaaaaaaa.json")
+    assert list(whole["suites"]) == ["share: steps", "share: conversions", "share: mixed", "share: verdicts"]
+    assert whole["settings"] == {"threads": 1, "rounds": 7}
+    part = results.read_suites(tmp_path / "share-aaaaaaaaaaaa-2.json")
+    assert part["suites"] == {"share: mixed": result()["mixed"]}
+    assert readme.facts(whole) == {}
+    assert (tmp_path / "share.json").read_text() == "cited"

@@ -17,7 +17,7 @@ from benchmarks import jax_programs, planner, torch_programs, verdicts
 from benchmarks.grid import Point, points, unseen
 from benchmarks.memory import peak_memory
 from benchmarks.programs import EMPTY, Programs, groups
-from benchmarks.timing import AGAIN, allot, in_a_row, interleave, noise_floor, once
+from benchmarks.timing import AGAIN, allot, in_a_row, interleave, laps, noise_floor, once, timing
 
 WAYS = ["one", "mixed", "each", "fan_out"]
 EQUATIONS = {"laf": "kio,tk->tio", "tucker": "kpq,ip,qo,tk->tio", "tt": "ir,sro,ts->tio"}
@@ -143,6 +143,27 @@ def test_a_program_with_fewer_rounds_sits_out_at_random():
     assert "c" not in timings
     rounds = [n for n, name in enumerate(log) if name == "b"]
     assert rounds[-1] - rounds[0] > 20  # spread over the rounds, not at their start
+
+
+def test_laps_are_found_by_number_of_the_round():
+    found = laps({"a": lambda: 1.0, "b": lambda: 2.0}, lambda run: (run(),), rounds={"a": 9, "b": 4})
+    assert found["a"] == found["a" + AGAIN] == dict.fromkeys(range(1, 10), (1.0,))
+    assert len(found["b"]) == 4
+    assert found["b"].keys() < found["a"].keys()
+
+
+def test_quartiles_are_within_what_was_found():
+    two = timing([1.0, 10.0])
+    assert (two.low, two.median, two.high) == (3.25, 5.5, 7.75)
+    assert (timing([4.0]).low, timing([4.0]).high) == (4.0, 4.0)
+
+
+def test_what_is_slow_is_repeated_where_that_takes_not_long():
+    taken = {"ours": 1e-3, "slow": 0.4, "slower": 0.6}
+    assert [allot(taken, 0.2)[name] for name in ("slow", "slower")] == [0, 0]
+    assert [allot(taken, 0.2, short=0.5)[name] for name in ("slow", "slower")] == [3, 0]
+    all_slow = {"ours": 0.1, "close": 0.12, "slow": 0.4, "slower": 0.6}
+    assert list(allot(all_slow, 0.2, short=0.5).values()) == [3, 3, 3, 0]
 
 
 def test_rounds_are_given_where_precision_matters():

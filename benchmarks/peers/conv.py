@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -110,12 +110,13 @@ class _Convolved:
         self.found.add(name, needs, self.bench.limit, make)
 
     def _program(self, forward: Callable[[], Tensor], leaves: Sequence[Tensor]) -> Program:
-        return differentiable(forward, [self.x, *leaves], self.above, self.case.training)
+        return differentiable(forward, leaves, self.above, self.case.training, self.x)
 
     def _ours(self, options: Mapping[str, Any]) -> Program:
         layer = self._layer(options)
         task = {"one": self.case.task, "mixed": self.ids}.get(self.case.way)
-        return self._program(lambda: layer(self.x, task), self.factors)
+        made = self._program(lambda: layer(self.x, task), self.factors)
+        return replace(made, forget=layer.drop_cache)
 
     def _peers(self) -> None:
         case = self.case

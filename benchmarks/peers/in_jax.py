@@ -81,15 +81,18 @@ class Bench:
 
 
 def compiled(function: Function, learnt: tuple[Any, ...], rest: tuple[Any, ...], training: bool) -> Program:
-    """A compiled forward pass and, in training, a compiled backward pass from ones to what is learnt.
+    """A compiled forward pass and, in training, a compiled backward pass from ones to what is learnt: the
+    parameters, and what else there is.
 
     They are compiled apart, so that they can be timed apart; what the backward pass needs goes between them.
     """
+    held = sum(leaf.nbytes for leaf in jax.tree.leaves(learnt[0]))
     if not training:
         run = jax.jit(function)
         return Program(
             lambda: run(*learnt, *rest),
             analyse=lambda: run.lower(*learnt, *rest).compile().memory_analysis(),
+            parameters=held,
         )
 
     def forwards(*given: Any) -> Any:
@@ -105,6 +108,7 @@ def compiled(function: Function, learnt: tuple[Any, ...], rest: tuple[Any, ...],
         lambda: forward(*learnt),
         lambda found: backward(found[1], above),
         lambda: jax.jit(step).lower(*learnt).compile().memory_analysis(),
+        held,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,8 @@ from torch import Tensor
 from benchmarks.case import Case
 from benchmarks.meters import CpuMeter, CudaMeter, Meter, Program
 from tnshare.candidate import Candidate, Job, candidates, room
-from tnshare.profiles import PROFILES
+from tnshare.cost import Profile
+from tnshare.profiles import profile_for
 from tnshare.ways import bucket
 
 from . import lora, tensorly_torch
@@ -38,6 +40,11 @@ class Bench:
     def __init__(self, device: str = "cpu", limit: int = 2**30, meter: Meter | None = None) -> None:
         self.device, self.limit = device, limit
         self.meter: Meter = meter or (CudaMeter() if device.startswith("cuda") else CpuMeter())
+
+    @property
+    def profile(self) -> Profile:
+        """What is known of the device: what the layers plan by."""
+        return profile_for(tnt.ops.device(torch.empty(0, device=self.device)))
 
     def apply(
         self,
@@ -113,7 +120,7 @@ class Applied:
 
     def program(self, forward: Callable[[], Tensor], leaves: Sequence[Tensor]) -> Program:
         """With gradients of x and of the leaves in training."""
-        return differentiable(forward, [self.x, *leaves], self.above, self.case.training)
+        return differentiable(forward, leaves, self.above, self.case.training, self.x)
 
     def _layer(self, options: Mapping[str, Any]) -> tnt.Linear:
         case = self.case
@@ -125,9 +132,9 @@ class Applied:
 
     def _ours(self, options: Mapping[str, Any]) -> Program:
         layer, x, task = self._layer(options), self.x, self.task
-        if self.case.way == "fan_out":
-            return self.program(lambda: layer.fan_out(x), self.factors)
-        return self.program(lambda: layer(x, task), self.factors)
+        fan_out = self.case.way == "fan_out"
+        made = self.program((lambda: layer.fan_out(x)) if fan_out else (lambda: layer(x, task)), self.factors)
+        return replace(made, forget=layer.drop_cache)
 
     def _needs(self, strategy: Any) -> int:
         """Bytes alive at once, of what a strategy chooses."""
@@ -137,7 +144,7 @@ class Applied:
         keep = 0 if case.training else room(network, case.way)
         job = Job(network, case.way, bucket(case.batch), None, case.training, keep, bias=False)
         form: Any = strategy if strategy in ("factored", "materialised") else "any"
-        return candidates(job, PROFILES["cpu"], form)[0].peak
+        return candidates(job, self.bench.profile, form)[0].peak
 
     def _dense_size(self, times: int) -> int:
         case = self.case

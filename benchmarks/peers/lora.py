@@ -90,4 +90,4 @@ def _peft(applied: Applied) -> Program:
         model.add_adapter(str(task), config)
     model.eval()
     x, names = applied.x, [str(task) for task in applied.ids.tolist()]
-    return applied.program(lambda: model(x, adapter_names=names), [])
+    return applied.program(lambda: model(x, adapter_names=names), list(model.parameters()))

@@ -20,17 +20,23 @@ def ids_of(case: Case) -> Tensor:
 
 
 def differentiable(
-    forward: Callable[[], Tensor], leaves: Sequence[Tensor], above: Tensor, training: bool
+    forward: Callable[[], Tensor],
+    parameters: Sequence[Tensor],
+    above: Tensor,
+    training: bool,
+    x: Tensor | None = None,
 ) -> Program:
-    """A forward pass, and in training a backward pass from ``above`` to all leaves."""
+    """A forward pass, and in training a backward pass from ``above`` to the input and all parameters."""
+    held = sum(parameter.nbytes for parameter in parameters)
+    leaves = [*parameters] if x is None else [x, *parameters]
     if training:
-        return Program(forward, lambda y: torch.autograd.grad(y, leaves, above))
+        return Program(forward, lambda y: torch.autograd.grad(y, leaves, above), parameters=held)
 
     def inference() -> Tensor:
         with torch.no_grad():
             return forward()
 
-    return Program(inference)
+    return Program(inference, parameters=held)
 
 
 def own_layout(forward: Callable[[], Tensor], leaves: Sequence[Tensor], training: bool) -> Program:

@@ -10,19 +10,23 @@ Two things keep a product of low rank from the least. It is thin: each number of
 operations, so that it is slower than a large product even if it stays within the caches, which "thin product"
 measures, in blocks of the same shapes. And no product of a library computes and writes to memory at the same
 time all the time.
+
+What a machine can do changes while it is measured. Every number is therefore a median with its quartiles over
+``ROUNDS`` rounds or more, and a time is divided by the least of the same round before the median is taken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import product
+from statistics import median
 from typing import Any
 
 import torch
 
 from benchmarks.case import METHODS, Case, low_ranks
-from benchmarks.measure import Row, measure, median
+from benchmarks.measure import Measured, Row, as_row, quartiles, rounds_of
 from benchmarks.meters import Program
 from benchmarks.peers.common import NUMBER, Programs
 from tnshare.emit import varies
@@ -36,7 +40,9 @@ SHAPE = (512, 512, 20)
 BATCH = {"one": 1024, "mixed": 1024, "each": 64, "fan_out": 64}
 COPY, WRITE, PRODUCT = "machine: copy", "machine: write", "machine: matrix product"
 THIN = "machine: thin product"
+ROUNDS = 20  # at least
 _COPIED, _SIDE = 2**23, 768  # numbers, beyond caches; rows and columns of the product
+_MOVED = 2 * NUMBER * _COPIED  # bytes that a copy reads and writes
 _CACHED = 2**16  # numbers of a block that stays in a cache of half a megabyte
 
 
@@ -93,13 +99,14 @@ def _apply(bench: Any, case: Case, seconds: float) -> Row:
     """Backwards there are two products for each of the forward pass, and gradients are written too."""
     made = bench.apply(case, peers=("opt_einsum", "dense"))
     times = 3 if case.training else 1
-    flops, written = times * flops_of(case), case.rows * case.o
+    flops, written = times * flops_of(bench, case), case.rows * case.o
     return _row(bench, made, case, case.way, flops, times * case.compulsory_bytes, written, seconds)
 
 
-def flops_of(case: Case) -> int:
+def flops_of(bench: Any, case: Case) -> int:
     """Of the forward pass of what tnshare chooses, without what inference keeps from earlier calls."""
-    best = case.layer.candidates(case.way, case.batch, training=case.training)[0]
+    found = case.layer.candidates(case.way, case.batch, training=case.training, device=bench.profile)
+    best = found[0]
     steps = [step for step in best.plan.steps if not best.kept or varies(step.result)]
     return sum(step.flops(best.plan.network.sizes) for step in steps)
 
@@ -108,23 +115,43 @@ def _row(
     bench: Any, made: Programs, case: Case, kind: str, flops: int, moved: int, written: int, seconds: float
 ) -> Row:
     made.run |= machine(bench, written).run
-    row = measure(made, bench.meter, seconds, memory=False, always=(COPY, WRITE, PRODUCT, THIN))
-    if THIN in row["programs"]:
-        row["facts"]["thin product, seconds"] = row["programs"].pop(THIN)["total"][0]
-    copied, wrote, squared = (row["programs"].pop(name) for name in (COPY, WRITE, PRODUCT))
-    bandwidth = 2 * NUMBER * _COPIED / copied["total"][0]
-    peak = 2 * _SIDE**3 / squared["total"][0]
-    by_bytes = wrote["total"][0] if kind == "compose" else moved / bandwidth
-    least = max(flops / peak, by_bytes)
+    always = [name for name in (COPY, WRITE, PRODUCT, THIN) if name in made.run]
+    found = rounds_of(made, bench.meter, seconds, always=always, least=ROUNDS)
+    row = as_row(made, found, None)
+    row["programs"] = {name: entry for name, entry in row["programs"].items() if name not in always}
+    copied, wrote, squared = (_totals(found, name) for name in (COPY, WRITE, PRODUCT))
+    by_flops = {n: flops / (2 * _SIDE**3) * taken for n, taken in squared.items()}
+    by_bytes = wrote if kind == "compose" else {n: moved / _MOVED * taken for n, taken in copied.items()}
+    least = {n: max(by_flops[n], by_bytes[n]) for n in by_flops}
+    spread = {
+        "bandwidth": quartiles(_MOVED / taken for taken in copied.values()),
+        "write bandwidth": quartiles(NUMBER * written / taken for taken in wrote.values()),
+        "peak flops": quartiles(2 * _SIDE**3 / taken for taken in squared.values()),
+        "least seconds": quartiles(least.values()),
+        "one after the other": quartiles((by_flops[n] + by_bytes[n]) / least[n] for n in least),
+    }
+    if THIN in always:
+        spread["thin product"] = _ratios(found, THIN, least)
+    times = {name: _ratios(found, name, least) for name in row["programs"]}
+    row["facts"] |= {name: middle for name, (middle, *_) in spread.items()}
     row["facts"] |= {
-        "bandwidth": bandwidth,
-        "write bandwidth": NUMBER * written / wrote["total"][0],
-        "peak flops": peak,
         "flops": flops,
         "bytes": moved,
-        "bound by": "flops" if flops / peak >= by_bytes else "bytes",
-        "least seconds": least,
-        "least seconds, one after the other": flops / peak + by_bytes,
-        "times the least": {name: median(row, name) / least for name in row["programs"]},
+        "bound by": "flops" if sum(by_flops.values()) >= sum(by_bytes.values()) else "bytes",
+        "times the least": {name: middle for name, (middle, *_) in times.items()},
+        "quartiles": {name: ends for name, (_, *ends) in (spread | times).items()},
+        "rounds": len(least),
     }
     return {"case": case.json, "kind": kind, **row}
+
+
+def _totals(found: Measured, name: str) -> dict[int, float]:
+    """Seconds of a program by number of the round."""
+    return {n: sum(lap) for n, lap in found.rounds[name].items()}
+
+
+def _ratios(found: Measured, name: str, least: Mapping[int, float]) -> list[float | None]:
+    """How many times the least of the same round a program takes; in no rounds, the least in general."""
+    if name not in found.rounds:
+        return [sum(found.first[name]) / median(least.values()), None, None]
+    return quartiles(taken / least[n] for n, taken in _totals(found, name).items())

@@ -16,7 +16,7 @@ from benchmarks.measure import Row, measure
 from benchmarks.peers.common import Programs
 from tnshare.candidate import Candidate, candidates
 from tnshare.candidate import Job as Call
-from tnshare.profiles import PROFILES
+from tnshare.cost import Profile
 from tnshare.step import Take
 from tnshare.ways import bucket, with_input
 
@@ -55,14 +55,14 @@ def _per_row(bench: Any, method: str, seconds: float) -> Row:
     made = Programs()
     for tasks in TASKS[2:]:
         case = _case(method, tasks, False, LARGE)
-        layer = {PER_ROW: {"strategy": per_row(case)}}
+        layer = {PER_ROW: {"strategy": per_row(case, bench.profile)}}
         own = bench.apply(case, peers=(), ours=layer)
         made.run[f"{PER_ROW}, T={tasks}"] = own.run[PER_ROW]
     row = measure(made, bench.meter, 2 * seconds, memory=False)
     return {"case": _case(method, TASKS[-1], False, LARGE).json, "kind": "per row", **row}
 
 
-def per_row(case: Case) -> Candidate:
+def per_row(case: Case, profile: Profile) -> Candidate:
     """The best way to compute rows as they come that takes their codes, and nothing made of all codes."""
     call = Call(case.layer.network, case.way, bucket(case.batch), None, case.training, bias=False)
     nodes = len(with_input(case.layer.network, case.way, case.batch).nodes)
@@ -71,4 +71,4 @@ def per_row(case: Case) -> Candidate:
         taken = [step.operand for step in found.plan.steps if isinstance(step, Take)]
         return not found.grouped and all(operand < nodes for operand in taken)
 
-    return next(filter(from_codes, candidates(call, PROFILES["cpu"])))
+    return next(filter(from_codes, candidates(call, profile)))

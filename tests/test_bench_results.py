@@ -126,12 +126,13 @@ def test_a_run_goes_on_where_it_stopped(tmp_path):
 def test_what_was_measured_with_other_seconds_is_another_result(tmp_path):
     path = tmp_path / "bench.jsonl"
     job = [("a", lambda seconds: {"found": seconds})]
-    for seconds in (2.0, 0.2, 2.0):
-        run("apply", job, Records(path), seconds)
     kept = Records(path)
-    assert [row["found"] for row in kept.rows] == [2.0, 0.2]
-    assert [row["found"] for row in kept.of("apply", 2.0)] == [2.0]
-    assert [row["found"] for row in kept.of("apply", 0.2)] == [0.2]
+    for seconds in (2.0, 0.2, 2.0):
+        run("apply", job, kept, seconds)
+    for records_of in (kept, Records(path)):
+        assert [row["found"] for row in records_of.rows] == [2.0, 0.2]
+        assert [row["found"] for row in records_of.of("apply", 2.0)] == [2.0]
+        assert [row["found"] for row in records_of.of("apply", 0.2)] == [0.2]
 
 
 def test_a_run_goes_on_only_under_the_same_conditions(tmp_path):

@@ -207,6 +207,8 @@ def test_convolutions_agree(method, way):
         y, gradients = program()
         if name == "dense":
             assert y.shape == right.shape
+            tasks = () if way == "one" else (case.tasks,)
+            assert gradients[1].shape == (*tasks, case.m, case.c, case.kernel, case.kernel)
         else:
             torch.testing.assert_close(y, right, rtol=1e-3, atol=1e-4, msg=name)
         assert all(g.abs().sum() > 0 for g in gradients), name

@@ -14,7 +14,7 @@ import tnshare as tn
 from benchmarks.case import METHODS, Case, low_ranks, spec_of
 from benchmarks.measure import measure
 from benchmarks.meters import CpuMeter, CudaMeter
-from benchmarks.peers import in_jax, in_torch, torch_calls
+from benchmarks.peers import in_jax, in_torch, tensorly_torch, torch_calls
 from benchmarks.peers.common import Programs, left_to_right, said
 from benchmarks.peers.conv import ConvCase
 from benchmarks.peers.conv import programs as convolutions
@@ -66,6 +66,25 @@ def test_programs_in_torch_compute_the_layer(method, way, training):
             np.testing.assert_allclose(y.detach().numpy(), right, rtol=1e-3, atol=1e-4, err_msg=name)
         if training:
             assert all(g.abs().sum() > 0 for g in gradients), name
+
+
+def test_what_tensorly_torchs_own_layer_raises_is_noted_and_one_that_works_is_measured(monkeypatch):
+    case = case_of("tucker", "each", training=False)
+    bench, name = in_torch.Bench(), "tltorch FactorizedLinear"
+    assert bench.apply(case).skipped[name] == "raises TypeError: 'int' object is not iterable"
+    assert bench.apply(case_of("tt", "each")).skipped[name] == "it takes no TT"
+
+    class Works:
+        def __init__(self, i, o, *, factorization, n_layers, **_):
+            assert (i, o, n_layers) == ((16,), (12,), 5)
+            self.apply = tensorly_torch.one_task("tucker", factorization, "factorized")
+
+        def __call__(self, x, indices):
+            return self.apply(x, indices)
+
+    monkeypatch.setattr("tltorch.factorized_layers.FactorizedLinear", Works)
+    found = bench.apply(case).run
+    torch.testing.assert_close(found[name]()[0], found["tnshare"]()[0], rtol=1e-3, atol=1e-4)
 
 
 def test_dense_weights_and_adapters_take_the_rows_of_their_tasks():

@@ -109,6 +109,15 @@ def test_predictions_follow_the_profile():
     assert row["programs"] == {}
 
 
+def test_the_quick_map_reaches_both_sides_of_breaking_even():
+    """By the model, so that it does not depend on what else runs here."""
+    predictions = [predicted.predict(case, PROFILES["cpu"]) for case in apply.maps(False)]
+    for above, below in (("tnshare materialised", "tnshare factored"), ("dense", "tnshare")):
+        ratios = [found[above] / found[below] for found in predictions]
+        assert sum(ratio < 0.9 for ratio in ratios) >= 3
+        assert sum(ratio > 1.1 for ratio in ratios) >= 10
+
+
 def test_a_peer_that_raises_is_left_out_and_the_first_is_not():
     def raising():
         raise RuntimeError("no")

@@ -80,7 +80,7 @@ def _plots(suites: Mapping[str, Rows]) -> Iterator[Plot]:
         of("memory", "memory"),
         "Time against memory",
         "Peaks beyond input, output, parameters and gradients, on a scale that goes down to none at all; "
-        "down and left is better.",
+        "down and left is better. The line is of limits between the least that works and the peak.",
     )
     yield from _each(
         "mixed",

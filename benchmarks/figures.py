@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 
 from .bars import roofline, ways
 from .curves import growing, scaling, time_and_memory
-from .looks import WAYS, Rows
-from .maps import break_even, kind_of
+from .looks import WAYS, Rows, kind_of
+from .maps import PAIRS, break_even, drawn
 from .text import memory
 
 
@@ -57,35 +57,40 @@ def draw(result: Mapping[str, Any], folder: Path, stem: str) -> list[Picture]:
 
 
 def _plots(suites: Mapping[str, Rows]) -> Iterator[Plot]:
-    apply = suites.get("apply", [])
-    yield from _maps([row for row in apply if row["kind"] == "map"])
+    def of(suite: str, kind: str) -> Rows:
+        return [row for row in suites.get(suite, []) if row["kind"] == kind]
+
+    yield from _maps(of("apply", "map"))
     yield Plot(
         "ways",
         ways,
-        [row for row in apply if row["kind"] == "way"],
+        of("apply", "way"),
         "What one would use instead, by way of choosing tasks",
-        "Geometric means over the factorisations; above 1 tnshare is faster.",
+        "Geometric means over all factorisations, shapes and batches that were measured; above 1 (bars to "
+        "the right) tnshare is faster. Plain bars: training, hatched ones: inference.",
     )
-    yield Plot(
+    yield from _each(
         "scale",
         scaling,
-        [row for row in suites.get("scale", []) if row["kind"] == "scale"],
+        of("scale", "scale"),
         "Cost against the number of tasks",
-        "1,024 rows of different tasks. Lines end where weights need more memory than a program may use.",
+        "Medians and quartiles, 1,024 rows of different tasks. Lines end where weights need more memory than "
+        "a program may use.",
     )
-    yield Plot(
+    yield from _each(
         "memory",
         time_and_memory,
-        [row for row in suites.get("memory", []) if row["kind"] == "memory"],
+        of("memory", "memory"),
         "Time against memory",
-        "Parameters, gradients, what is kept and all else but input and output; down and left is better.",
+        "Parameters, gradients, what is kept and all else but input and output; down and left is better. The "
+        "line is of limits between the least that works and the peak.",
     )
-    yield Plot(
+    yield from _each(
         "mixed",
         growing,
-        suites.get("mixed", []),
+        of("mixed", "mixed"),
         "Rows of mixed tasks, as rows and tasks grow",
-        "A training step divided by its rows.",
+        "Medians and quartiles of a call divided by its rows.",
     )
     yield Plot(
         "roofline",
@@ -96,14 +101,26 @@ def _plots(suites: Mapping[str, Rows]) -> Iterator[Plot]:
     )
 
 
-def _maps(rows: Rows) -> Iterator[Plot]:
-    """One for each factorisation, way and mode."""
+def _each(name: str, make: Callable[[Rows], Figure], rows: Rows, title: str, caption: str) -> Iterator[Plot]:
+    """One for each factorisation and mode."""
     for kind in dict.fromkeys(map(kind_of, rows)):
-        method, way, mode = kind
-        yield Plot(
-            f"map-{method}-{way}-{mode}",
-            break_even,
-            [row for row in rows if kind_of(row) == kind],
-            f"Contract or materialise: {method}, {WAYS[way]}, {mode}",
-            "Above 1 contracting the input with the factors is faster; below 1 composing the weights is.",
-        )
+        own = [row for row in rows if kind_of(row) == kind]
+        yield Plot("-".join((name, *kind)), make, own, f"{title}: {', '.join(kind)}", caption)
+
+
+def _maps(rows: Rows) -> Iterator[Plot]:
+    """One for each factorisation, way and mode that has numbers."""
+    for way, title in WAYS.items():
+        found = [row for row in rows if row["case"]["way"] == way and drawn([row])]
+        for method, mode in dict.fromkeys(map(kind_of, found)):
+            own = [row for row in found if kind_of(row) == (method, mode)]
+            said = "; ".join(
+                f"{above} / {below} above 1: {PAIRS[above, below]}" for above, below in drawn(own)
+            )
+            yield Plot(
+                f"map-{method}-{way}-{mode}",
+                break_even,
+                own,
+                f"Contract or materialise: {method}, {title}, {mode}",
+                f"Ratios of times. {said}. Thick lines are where they break even.",
+            )

@@ -25,7 +25,7 @@ figcaption, .where { color: #555; font-size: 0.9rem }
 _ABOUT = {
     "compose": "The weights of all tasks, or of one, from the factors, and back to the factors.",
     "apply": "A layer called in the four ways of choosing tasks.",
-    "conv": "Convolutions, all rows of one task and rows of mixed tasks.",
+    "conv": "Convolutions: all rows of one task, each task on its own, and rows of mixed tasks.",
     "mixed": "Rows with a task of their own, as rows and tasks grow.",
     "memory": "Parameters, their gradients, and the peak beyond these, input and output, with what is kept.",
     "scale": "1,024 rows of different tasks, as the number of tasks grows.",
@@ -128,7 +128,7 @@ def _sections(result: Mapping[str, Any]) -> list[tuple[str, str, Rows]]:
 
 
 def _groups(rows: Rows) -> dict[str, list[Mapping[str, Any]]]:
-    """Rows by kind, and by training or inference where both are there."""
+    """Rows that were measured, by kind; training and inference together."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         if "error" in row or not row["programs"] or row["kind"] == "per row":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
@@ -12,10 +14,11 @@ import tnshare as tn
 from benchmarks.case import METHODS, Case, low_ranks, spec_of
 from benchmarks.measure import measure
 from benchmarks.meters import CpuMeter, CudaMeter
-from benchmarks.peers import in_jax, in_torch, torch_calls
+from benchmarks.peers import in_jax, in_torch, tensorly_torch, torch_calls
 from benchmarks.peers.common import Programs, left_to_right, said
 from benchmarks.peers.conv import ConvCase
 from benchmarks.peers.conv import programs as convolutions
+from benchmarks.programs import groups
 from benchmarks.suites import roofline, scale
 from benchmarks.suites.scale import per_row
 from tests.test_bench_meters import FakeCuda
@@ -67,6 +70,25 @@ def test_programs_in_torch_compute_the_layer(method, way, training):
             assert all(g.abs().sum() > 0 for g in gradients), name
 
 
+def test_what_tensorly_torchs_own_layer_raises_is_noted_and_one_that_works_is_measured(monkeypatch):
+    case = case_of("tucker", "each", training=False)
+    bench, name = in_torch.Bench(), "tltorch FactorizedLinear"
+    assert bench.apply(case).skipped[name] == "raises TypeError: 'int' object is not iterable"
+    assert bench.apply(case_of("tt", "each")).skipped[name] == "it takes no TT"
+
+    class Works:
+        def __init__(self, i, o, *, factorization, n_layers, **_):
+            assert (i, o, n_layers) == ((16,), (12,), 5)
+            self.apply = tensorly_torch.one_task("tucker", factorization, "factorized")
+
+        def __call__(self, x, indices):
+            return self.apply(x, indices)
+
+    monkeypatch.setattr("tltorch.factorized_layers.FactorizedLinear", Works)
+    found = bench.apply(case).run
+    torch.testing.assert_close(found[name]()[0], found["tnshare"]()[0], rtol=1e-3, atol=1e-4)
+
+
 def test_dense_weights_and_adapters_take_the_rows_of_their_tasks():
     x, ids = torch.randn(9, 6), torch.tensor([3, 0, 3, 1, 3, 0, 1, 1, 3])
     W = torch.randn(4, 6, 5)
@@ -115,21 +137,69 @@ def test_measuring_goes_through_the_meter_of_the_device():
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("method", METHODS)
 def test_programs_in_jax_compute_the_layer(method, way):
-    import jax
-
     case = case_of(method, way, training=False)
-    bench = in_jax.Bench()
     with jax.disable_jit():
-        applied = in_jax._Applied(bench, case)
+        applied = in_jax._Applied(in_jax.Bench(), case)
         applied.add_all()
-        ids = np.asarray(applied.rest[0]) if way == "mixed" else None
-        right = expected(case, [np.asarray(f) for f in applied.factors], np.asarray(applied.x), ids)
-        assert {"tnshare", "einsum", "opt_einsum", "authors"} <= applied.found.run.keys()
+        right = expected(case, [np.asarray(f) for f in applied.factors], np.asarray(applied.x), applied.ids)
+        assert applied.found.skipped == {}
+        names = {
+            "tnshare",
+            "tnshare factored",
+            "tnshare materialised",
+            "einsum",
+            "opt_einsum",
+            "authors",
+            "dense",
+        }
+        mixed = {"dense, weight per row", "LoRA, batched"}
+        assert applied.found.run.keys() == names | (mixed if way == "mixed" else set())
         for name, program in applied.found.run.items():
             y = program.forward()
             assert y.shape == right.shape
-            if not name.startswith("dense"):
+            if not name.startswith(OTHER_MODELS):
                 np.testing.assert_allclose(y, right, rtol=1e-3, atol=1e-4, err_msg=name)
+
+
+def test_dense_weights_and_adapters_in_jax_take_the_rows_of_their_tasks():
+    ids = np.array([3, 0, 3, 1, 3, 0, 1, 1, 3])
+    W, A, B = in_jax._drawn((4, 6, 5), (4, 6, 2), (4, 2, 5))
+    (x, shared) = in_jax._drawn((9, 6), (6, 5))
+    right = np.einsum("bi,bio->bo", x, np.asarray(W)[ids])
+    by_task = in_jax._grouped(lambda leaves: leaves[0])([W], x, *groups(ids))
+    np.testing.assert_allclose(by_task, right, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(in_jax._per_row([W], x, ids), right, rtol=1e-4, atol=1e-5)
+    adapted = in_jax._adapted([shared, A, B], x, ids)
+    weights = np.asarray(shared) + np.asarray(A) @ np.asarray(B)
+    np.testing.assert_allclose(adapted, np.einsum("bi,bio->bo", x, weights[ids]), rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_of_rows_in_jax_are_those_of_their_tasks():
+    """Compiled in two passes, with ids and groups as arguments."""
+    case = case_of("tucker", "mixed")
+    applied = in_jax._Applied(in_jax.Bench(), case)
+    applied.add_all()
+    factors, x = [np.asarray(f) for f in applied.factors], np.asarray(applied.x)
+
+    def total(factors, x):
+        W = jnp.einsum(case.layer.network.equation, *factors)
+        return jnp.einsum("bi,iob->", x, W[..., applied.ids])
+
+    right = [np.asarray(g) for g in jax.tree.leaves(jax.grad(total, (0, 1))(factors, x))]
+    for name, program in applied.found.run.items():
+        _, found = program()
+        if not name.startswith(OTHER_MODELS):
+            for g, r in zip(jax.tree.leaves(found), right, strict=True):
+                np.testing.assert_allclose(g, r, rtol=1e-3, atol=1e-3, err_msg=name)
+
+
+def test_strategies_in_jax_are_what_they_are_called():
+    case = case_of("tucker", "each", batch=2, training=False)
+    applied = in_jax._Applied(in_jax.Bench(), case)
+    applied.add_all()
+    weights = 4 * case.i * case.o * case.tasks
+    used = {n: applied.found.run[f"tnshare {n}"].analyse() for n in ("factored", "materialised")}
+    assert used["factored"].temp_size_in_bytes < weights <= used["materialised"].temp_size_in_bytes
 
 
 @pytest.mark.parametrize("one", [True, False])
@@ -158,6 +228,8 @@ def test_convolutions_agree(method, way):
         y, gradients = program()
         if name == "dense":
             assert y.shape == right.shape
+            tasks = () if way == "one" else (case.tasks,)
+            assert gradients[1].shape == (*tasks, case.m, case.c, case.kernel, case.kernel)
         else:
             torch.testing.assert_close(y, right, rtol=1e-3, atol=1e-4, msg=name)
         assert all(g.abs().sum() > 0 for g in gradients), name

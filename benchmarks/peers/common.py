@@ -12,6 +12,7 @@ from benchmarks.meters import Program
 from tnshare.network import Network
 
 NUMBER = 4  # bytes
+ADAPTER_RANK = 4  # of adapters in the manner of LoRA
 Tensordot = Callable[[Any, Any, Any], Any]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
@@ -120,11 +121,15 @@ class _Convolved:
 
     def _peers(self) -> None:
         case = self.case
-        size = NUMBER * case.m * case.c * case.kernel**2 * case.tasks * (3 if case.training else 1)
+        kernels = (case.m, case.c, case.kernel, case.kernel)
+        one = NUMBER * math.prod(kernels) * (3 if case.training else 1)
+        size = one * case.tasks
 
         def dense() -> Program:
-            shape = (case.tasks, case.m, case.c, case.kernel, case.kernel)
-            W = torch.randn(shape, requires_grad=case.training)
+            if case.way == "one":  # a module of its own: no gradient of the kernels of other tasks
+                own = torch.randn(kernels, requires_grad=case.training)
+                return self._program(lambda: conv2d(self.x, own, padding="same"), [own])
+            W = torch.randn((case.tasks, *kernels), requires_grad=case.training)
             return self._program(lambda: self._convolve(W), [W])
 
         def composed(compose: Callable[[], Tensor]) -> Program:
@@ -132,16 +137,16 @@ class _Convolved:
 
         def authors() -> Tensor:
             W, axes = left_to_right(self.network, self.factors, torch.tensordot)
-            kernels: Tensor = W.permute(*(axes.index(axis) for axis in ("task", "m", "c", "h", "w")))
-            return kernels
+            found: Tensor = W.permute(*(axes.index(axis) for axis in ("task", "m", "c", "h", "w")))
+            return found
 
         expression, needs = optimal(self.network)
 
         def along_optimal() -> Tensor:
-            kernels: Tensor = expression(*self.factors, backend="torch")
-            return kernels.permute(4, 3, 2, 0, 1)
+            found: Tensor = expression(*self.factors, backend="torch")
+            return found.permute(4, 3, 2, 0, 1)
 
-        self._add("dense", size, dense)
+        self._add("dense", one if case.way == "one" else size, dense)
         self._add("authors", size, lambda: composed(authors))
         self._add("opt_einsum", size + needs, lambda: composed(along_optimal))
         self._tensorly()

@@ -1,4 +1,9 @@
-"""Programs in JAX: everything compiled, the arrays given as arguments."""
+"""Programs in JAX: everything compiled, the arrays given as arguments.
+
+Rows of mixed tasks are grouped before what is compiled, on the host and within the time of a call, as the
+planner's programs by hand do: how long groups are is not known while tracing. Batches that make groups of
+another length would be compiled anew, which is not counted.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +19,18 @@ from jax import Array
 
 from benchmarks.case import Case
 from benchmarks.meters import JaxMeter, Meter, Program
+from benchmarks.programs import groups
+from tnshare.calls import Calls
 
-from .common import NUMBER, Programs, largest, left_to_right, optimal
+from .common import ADAPTER_RANK, NUMBER, Programs, largest, left_to_right, optimal
 
 Leaves = list[Array]
-Function = Callable[..., Array]  # of leaves, x and, for rows of mixed tasks, ids
+Function = Callable[..., Array]  # of leaves, x and, for rows of mixed tasks, ids or what groups them
+Rest = Callable[[], tuple[Any, ...]]  # what a function takes besides what is learnt, made at every call
+
+
+def _nothing() -> tuple[Any, ...]:
+    return ()
 
 
 class Bench:
@@ -75,12 +87,12 @@ class Bench:
                 "authors": (size, authors),
             }
             for name, (size, function) in functions.items():
-                made = partial(compiled, function, (factors,), (), case.training)
+                made = partial(compiled, function, (factors,), _nothing, case.training)
                 found.add(name, size, self.limit, made)
         return found
 
 
-def compiled(function: Function, learnt: tuple[Any, ...], rest: tuple[Any, ...], training: bool) -> Program:
+def compiled(function: Function, learnt: tuple[Any, ...], rest: Rest, training: bool) -> Program:
     """A compiled forward pass and, in training, a compiled backward pass from ones to what is learnt: the
     parameters, and what else there is.
 
@@ -90,24 +102,24 @@ def compiled(function: Function, learnt: tuple[Any, ...], rest: tuple[Any, ...],
     if not training:
         run = jax.jit(function)
         return Program(
-            lambda: run(*learnt, *rest),
-            analyse=lambda: run.lower(*learnt, *rest).compile().memory_analysis(),
+            lambda: run(*learnt, *rest()),
+            analyse=lambda: run.lower(*learnt, *rest()).compile().memory_analysis(),
             parameters=held,
         )
 
-    def forwards(*given: Any) -> Any:
-        return jax.vjp(lambda *own: function(*own, *rest), *given)
+    def forwards(given: tuple[Any, ...], others: tuple[Any, ...]) -> Any:
+        return jax.vjp(lambda *own: function(*own, *others), *given)
 
-    def step(*given: Any) -> Any:
-        y, back = forwards(*given)
+    def step(given: tuple[Any, ...], others: tuple[Any, ...]) -> Any:
+        y, back = forwards(given, others)
         return y, back(jnp.ones_like(y))
 
     forward, backward = jax.jit(forwards), jax.jit(lambda back, above: back(above))
-    above = jnp.ones(jax.eval_shape(function, *learnt, *rest).shape)
+    above = jnp.ones(jax.eval_shape(function, *learnt, *rest()).shape)
     return Program(
-        lambda: forward(*learnt),
+        lambda: forward(learnt, rest()),
         lambda found: backward(found[1], above),
-        lambda: jax.jit(step).lower(*learnt).compile().memory_analysis(),
+        lambda: jax.jit(step).lower(learnt, rest()).compile().memory_analysis(),
         held,
     )
 
@@ -122,55 +134,127 @@ class _Applied:
         self.factors = list(tnj.init(case.layer, seed=0).values())
         self.x = jnp.asarray(rng.standard_normal(case.x_shape, np.float32))
         order = np.tile(rng.permutation(case.tasks), -(-case.batch // case.tasks))
-        self.rest = (jnp.asarray(order[: case.batch]),) if case.way == "mixed" else ()
+        self.ids = order[: case.batch]  # on the host
+        self.rest = (jnp.asarray(self.ids),) if case.way == "mixed" else ()
 
     def add_all(self) -> None:
         """tnshare, then the peers."""
-        case, network = self.case, self.case.network
-        times = 3 if case.training else 1
-        dense = times * NUMBER * case.i * case.o * case.tasks
-        expression, needs = optimal(network)
+        network, times = self.case.network, 3 if self.case.training else 1
         self._add("tnshare", 0, self._ours)
+        for name in ("factored", "materialised"):
+            self._forced(f"tnshare {name}", name)
+        expression, needs = optimal(network)
         self._add("einsum", times * largest(network), lambda *g: jnp.einsum(network.equation, *self._all(*g)))
         self._add("opt_einsum", times * needs, lambda *g: expression(*self._all(*g), backend="jax"))
-        self._add("authors", dense, self._authors)
-        rng = np.random.default_rng(1)
-        held = 1 if case.way == "one" else case.tasks
-        name = "dense, weight per row" if case.way == "mixed" else "dense"
-        rows = times * NUMBER * case.batch * case.i * case.o if case.way == "mixed" else 0
-        size = times * NUMBER * case.i * case.o * held + rows
-        if size <= self.bench.limit:
-            W = jnp.asarray(rng.standard_normal((held, case.i, case.o), np.float32))
-            self._add(name, size, lambda leaves, x, *ids: self._multiply(x, leaves[0], *ids), [W])
+        if self.case.way == "mixed":
+            self._mixed(times)
         else:
-            self.found.skipped[name] = f"needs {size / 2**30:.1f} GiB"
+            self._together(times)
 
-    def _add(self, name: str, needs: int, function: Function, leaves: Leaves | None = None) -> None:
-        learnt = (self.factors if leaves is None else leaves, self.x)
-        make = lambda: compiled(function, learnt, self.rest, self.case.training)  # noqa: E731
+    def _together(self, times: int) -> None:
+        """Products with dense weights, of one task or of all."""
+        case = self.case
+        size = times * NUMBER * case.i * case.o
+        one = case.way == "one"
+        held = slice(case.task, case.task + 1) if one else slice(None)
+        own = partial(_drawn, (1 if one else case.tasks, case.i, case.o))
+        self._add(
+            "authors", size * case.tasks, lambda leaves, x: self._multiply(x, self._composed(leaves)[held])
+        )
+        self._add("dense", size * (1 if one else case.tasks), lambda W, x: self._multiply(x, W[0]), own)
+
+    def _mixed(self, times: int) -> None:
+        """Rows by their tasks, a weight for each row, and adapters for each row."""
+        case = self.case
+        size, thin = times * NUMBER * case.i * case.o, times * NUMBER * ADAPTER_RANK * (case.i + case.o)
+        dense = partial(_drawn, (case.tasks, case.i, case.o))
+        adapters = (case.tasks, case.i, ADAPTER_RANK), (case.tasks, ADAPTER_RANK, case.o)
+        lora = partial(_drawn, (case.i, case.o), *adapters)
+        every = case.tasks + case.batch
+        by_task: Rest = lambda: groups(self.ids)  # noqa: E731
+        self._add("authors", size * case.tasks, _grouped(self._composed), rest=by_task)
+        self._add("dense", size * case.tasks, _grouped(lambda leaves: leaves[0]), dense, by_task)
+        self._add("dense, weight per row", size * every, _per_row, dense)
+        self._add("LoRA, batched", size + thin * every, _adapted, lora)
+
+    def _add(
+        self,
+        name: str,
+        needs: int,
+        function: Function,
+        leaves: Callable[[], Leaves] | None = None,
+        rest: Rest | None = None,
+    ) -> None:
+        """Add a program of the factors, or of leaves of its own, which are made if there is room for them."""
+
+        def make() -> Program:
+            learnt = (leaves() if leaves else self.factors, self.x)
+            return compiled(function, learnt, rest or (lambda: self.rest), self.case.training)
+
         self.found.add(name, needs, self.bench.limit, make)
 
     def _ours(self, factors: Leaves, x: Array, *ids: Array) -> Array:
         params = dict(zip(self.names, factors, strict=True))
         if self.case.way == "fan_out":
-            return tnj.fan_out(self.case.layer, params, x)
-        task = self.case.task if self.case.way == "one" else ids[0] if ids else None
-        return tnj.apply(self.case.layer, params, x, task)
+            return tnj.fan_out(self.case.layer, params, x, training=self.case.training)
+        return tnj.apply(self.case.layer, params, x, self._task(*ids), training=self.case.training)
+
+    def _forced(self, name: str, strategy: Any) -> None:
+        """tnshare by one strategy: the best by the model that is of that kind."""
+        case = self.case
+        calls = Calls(case.layer, tnj.ops, strategy)
+        job = calls.job(case.way, (case.batch,), training=case.training, keep=False, concrete=False)
+
+        def run(factors: Leaves, x: Array, *ids: Array) -> Array:
+            if case.way == "fan_out":
+                every: Array = calls.fan_out(factors, None, x, case.training)
+                return every
+            found: Array = calls.apply(factors, None, x, self._task(*ids), case.training)
+            return found
+
+        self._add(name, calls.shortlist(job, calls.profile(self.x))[0].peak, run)
+
+    def _task(self, *ids: Array) -> Any:
+        return self.case.task if self.case.way == "one" else ids[0] if ids else None
 
     def _all(self, factors: Leaves, x: Array, *ids: Array) -> Leaves:
         """The operands of the whole equation."""
         *shared, codes = factors
-        codes = codes[ids[0]] if ids else codes[self.case.task] if self.case.way == "one" else codes
-        return [*shared, codes, x]
+        task = self._task(*ids)
+        return [*shared, codes if task is None else codes[task], x]
 
-    def _authors(self, factors: Leaves, x: Array, *ids: Array) -> Array:
+    def _composed(self, factors: Leaves) -> Array:
+        """The weights (T, i, o), as the paper's authors compose them."""
         W, axes = left_to_right(self.case.layer.network, factors, jnp.tensordot)
-        weights = W.transpose([axes.index(axis) for axis in ("task", "i", "o")])
-        task = self.case.task
-        return self._multiply(x, weights[task : task + 1] if self.case.way == "one" else weights, *ids)
+        weights: Array = W.transpose([axes.index(axis) for axis in ("task", "i", "o")])
+        return weights
 
-    def _multiply(self, x: Array, W: Array, *ids: Array) -> Array:
-        """The input times weights (n, i, o); traced ids cannot be grouped, so every row takes its weight."""
-        if ids:
-            return jnp.einsum("bi,bio->bo", x, W[ids[0]])
+    def _multiply(self, x: Array, W: Array) -> Array:
+        """The input times weights (n, i, o)."""
         return x @ W[0] if self.case.way == "one" else jnp.matmul(x, W)
+
+
+def _drawn(*shapes: tuple[int, ...]) -> Leaves:
+    rng = np.random.default_rng(1)
+    return [jnp.asarray(rng.standard_normal(shape, np.float32)) for shape in shapes]
+
+
+def _grouped(weights: Callable[[Leaves], Array]) -> Function:
+    """Rows that were grouped by task times the weights (T, i, o) of the tasks present."""
+
+    def run(leaves: Leaves, x: Array, present: Array, source: Array, position: Array) -> Array:
+        together = x[source].reshape(len(present), -1, x.shape[1])
+        y = jnp.matmul(together, weights(leaves)[present])
+        return y.reshape(-1, y.shape[2])[position]
+
+    return run
+
+
+def _per_row(leaves: Leaves, x: Array, ids: Array) -> Array:
+    return jnp.einsum("bi,bio->bo", x, leaves[0][ids])
+
+
+def _adapted(leaves: Leaves, x: Array, ids: Array) -> Array:
+    """A weight for all rows, and two thin matrices for each."""
+    W, A, B = leaves
+    return x @ W + jnp.einsum("br,bro->bo", jnp.einsum("bi,bir->br", x, A[ids]), B[ids])

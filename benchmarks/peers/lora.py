@@ -14,20 +14,19 @@ from torch import Tensor
 
 from benchmarks.meters import Program
 
-from .common import NUMBER
+from .common import ADAPTER_RANK, NUMBER
 from .torch_calls import looped
 
 if TYPE_CHECKING:
     from .in_torch import Applied
 
-RANK = 4
 _MANY = 256  # adapters; PEFT makes a module for each, and loops over those present
 
 
 def add(applied: Applied) -> None:
     """All three, for rows of mixed tasks."""
     case = applied.case
-    thin = RANK * (case.i + case.o)
+    thin = ADAPTER_RANK * (case.i + case.o)
     applied.found.facts["parameters"]["LoRA"] = case.i * case.o + case.tasks * thin
     size = NUMBER * (case.i * case.o + case.tasks * thin) * (3 if case.training else 1)
     applied.add("LoRA, batched", size + NUMBER * case.batch * thin, lambda: _batched(applied))
@@ -46,7 +45,7 @@ def add(applied: Applied) -> None:
 def _matrices(applied: Applied) -> list[Tensor]:
     """W (i, o), A (T, i, r), B (T, r, o)."""
     case = applied.case
-    shapes = (case.i, case.o), (case.tasks, case.i, RANK), (case.tasks, RANK, case.o)
+    shapes = (case.i, case.o), (case.tasks, case.i, ADAPTER_RANK), (case.tasks, ADAPTER_RANK, case.o)
     return [torch.randn(shape, requires_grad=case.training) for shape in shapes]
 
 
@@ -67,8 +66,8 @@ def _looped(applied: Applied) -> Program:
     W = torch.randn(case.i, case.o, requires_grad=case.training)
     own: dict[int, tuple[Tensor, Tensor]] = {}
     for task in torch.unique(ids).tolist():
-        A = torch.randn(case.i, RANK, requires_grad=case.training)
-        own[task] = A, torch.randn(RANK, case.o, requires_grad=case.training)
+        A = torch.randn(case.i, ADAPTER_RANK, requires_grad=case.training)
+        own[task] = A, torch.randn(ADAPTER_RANK, case.o, requires_grad=case.training)
 
     def adapted(rows: Tensor, task: int) -> Tensor:
         A, B = own[task]
@@ -84,7 +83,9 @@ def _peft(applied: Applied) -> Program:
 
     case = applied.case
     base = torch.nn.Sequential(torch.nn.Linear(case.i, case.o, bias=False))
-    config = LoraConfig(r=RANK, lora_alpha=RANK, target_modules=["0"], init_lora_weights=False)
+    config = LoraConfig(
+        r=ADAPTER_RANK, lora_alpha=ADAPTER_RANK, target_modules=["0"], init_lora_weights=False
+    )
     model = get_peft_model(base, config, adapter_name="0")
     for task in range(1, case.tasks):
         model.add_adapter(str(task), config)

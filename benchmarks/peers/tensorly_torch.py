@@ -1,8 +1,9 @@
 """TensorLy-Torch: its factorised tensors with the same numbers, applied task by task.
 
 It has Tucker and TT tensors; what LAF is, it has no name for. `FactorizedLinear(n_layers=T)` is its layer for
-several tasks, but in 0.5.0 its Tucker raises at the first call (an int is not iterable), so what that call
-would do is done here: index the tensor by task, then `factorized_linear` in both of its implementations.
+several tasks, but in 0.5.0 its Tucker raises at the first call (an int is not iterable). It is tried at every
+point, and what it raises is noted; what the call would do is done here: index the tensor by task, then
+`factorized_linear` in both of its implementations.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ if TYPE_CHECKING:
     from .in_torch import Applied
 
 IMPLEMENTATIONS = ("factorized", "reconstructed")
+LAYER = "tltorch FactorizedLinear"
 _MANY = 200  # tasks; a Python loop over more takes seconds, and shows nothing new
 
 
 def add(applied: Applied) -> None:
-    """Both implementations, for every way of choosing tasks; for many tasks a loop, as it has no other."""
+    """Both implementations and its layer, for every way; for many tasks a loop, as it has no other."""
     case = applied.case
-    names = [f"tltorch {kind}" for kind in IMPLEMENTATIONS]
+    names = [*(f"tltorch {kind}" for kind in IMPLEMENTATIONS), LAYER]
     if not any(map(applied.wants, names)):
         return
     why = _unavailable(case, case.present)
@@ -39,15 +41,17 @@ def add(applied: Applied) -> None:
             applied.skip(name, why)
         return
 
-    def made(kind: str) -> Program:
+    def made(kind: str | None) -> Program:
         tensor, leaves = factorised(case, applied.factors)
-        apply = one_task(case.method, tensor, kind)
+        apply = one_task(case.method, tensor, kind) if kind else _layer(case, tensor, applied.x)
         return applied.program(lambda: every_task(case, applied.x, applied.task, apply), leaves)
 
     needs = NUMBER * case.i * case.o * (case.present if case.training else 1)
-    for name, kind in zip(names, IMPLEMENTATIONS, strict=True):
+    for name, kind in zip(names, (*IMPLEMENTATIONS, None), strict=True):
         if case.method == "tt" and kind == "factorized":
             applied.skip(name, "a TT tensor is reconstructed in either implementation")
+        elif case.method == "tt" and kind is None:
+            applied.skip(name, "it takes no TT")
         else:
             applied.add(name, needs, partial(made, kind))
 
@@ -103,6 +107,19 @@ def one_task(method: str, tensor: Any, implementation: str) -> Callable[[Tensor,
         return y
 
     return apply
+
+
+def _layer(case: Case, tensor: Any, x: Tensor) -> Callable[[Tensor, int], Tensor]:
+    """Its own layer for several tasks, called once so that it raises here if it does."""
+    from tltorch.factorized_layers import FactorizedLinear
+
+    like = {"device": x.device, "dtype": x.dtype}
+    made: Callable[[Tensor, int], Tensor] = FactorizedLinear(
+        (case.i,), (case.o,), bias=False, factorization=tensor, n_layers=case.tasks, **like
+    )
+    with torch.no_grad():
+        made(x.reshape(-1, case.i)[:1], case.task)
+    return made
 
 
 def _learnt(array: Tensor, training: bool) -> Tensor:

@@ -14,10 +14,10 @@ from . import Bench, Job
 
 SHAPES = ((1024, 512, 10), (256, 256, 50), (64, 64, 1000), (128, 10, 10))
 BATCHES = (1, 16, 128, 1024)
-MAP = (512, 512, 16)  # i, o, tasks of the maps over rank and batch
-MAP_RANKS = (8, 16, 32, 64, 128, 256)
-MAP_LAF = dict(zip(MAP_RANKS, (1, 2, 4, 8, 12, 16), strict=True))  # its rank is along tasks
-MAP_BATCHES = (1, 4, 16, 64, 256, 1024)
+MAP = (256, 256, 8)  # i, o, tasks of the maps over rank and batch
+MAP_RANKS = (8, 32, 64, 128, 192, 256)
+MAP_LAF = dict(zip(MAP_RANKS, (1, 2, 3, 4, 6, 8), strict=True))  # its rank is along tasks
+MAP_BATCHES = (1, 8, 64, 256, 1024, 4096)
 _MAP_SHARE = 0.3  # of the time of a point
 
 
@@ -45,7 +45,7 @@ def maps(full: bool) -> Iterator[Case]:
     kinds = product(METHODS, both, (True, False)) if full else [("tucker", both[0], True)]
     for method, way, training in kinds:
         for rank, batch in product(MAP_RANKS, MAP_BATCHES if full else MAP_BATCHES[:-1]):
-            ranks = {"laf": (MAP_LAF[rank],), "tucker": (rank, rank, 8), "tt": (rank, 8)}[method]
+            ranks = {"laf": (MAP_LAF[rank],), "tucker": (rank, rank, 4), "tt": (rank, 4)}[method]
             i, o, tasks = MAP
             yield Case(method, ranks, i, o, tasks, way, batch, training)
 

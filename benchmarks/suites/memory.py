@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from typing import Any
 from benchmarks.case import METHODS, Case
 from benchmarks.measure import Row, measure
 from benchmarks.memory import status
+from tnshare.errors import TnshareError
 from tnshare.ways import WAYS
 
 from . import Job
@@ -22,7 +24,7 @@ from . import Job
 SHAPE = (512, 512, 50)
 RANKS = {"laf": (8,), "tucker": (64, 64, 16), "tt": (64, 16)}
 BATCH = {"one": 1024, "mixed": 1024, "each": 32, "fan_out": 32}
-LIMITS = (2, 4, 8)  # the peak divided by this is asked for as memory_limit
+LIMITS = (2, 4, 8)  # what a peak has above the least limit that works is divided by this
 LARGE = Case("tucker", (64, 64, 16), 1024, 1024, 10_000, "mixed", 1024, True)
 
 
@@ -39,13 +41,30 @@ def jobs(bench: Any, full: bool) -> Iterator[Job]:
 def _measure(bench: Any, case: Case, seconds: float) -> Row:
     """All strategies, and layers that are told to keep within parts of what the fastest needs."""
     peak = bench.meter.peak(bench.apply(case, peers=()).run["tnshare"])
-    limits = {f"tnshare within 1/{n}": {"memory_limit": peak // n} for n in LIMITS}
-    made = bench.apply(case, peers=PEERS, ours={**bench.strategies, **limits})
+    options = {name: {"memory_limit": limit} for name, limit in limits(peak, least(bench, case)).items()}
+    made = bench.apply(case, peers=PEERS, ours={**bench.strategies, **options})
     row = measure(made, bench.meter, seconds)
     return {"case": case.json, "kind": "memory", **row}
 
 
 PEERS = ("dense", "einsum", "opt_einsum", "authors")
+
+
+def limits(peak: int, smallest: int) -> dict[str, int]:
+    """Limits between the smallest that works and a peak, in bytes; none where there is nothing between."""
+    spare = max(peak - smallest, 0)
+    return {f"tnshare within 1/{n}": smallest + spare // n for n in LIMITS if spare // n}
+
+
+def least(bench: Any, case: Case) -> int:
+    """The smallest limit that works, which a layer tells that is given nothing."""
+    nothing = bench.apply(case, peers=(), ours={"nothing": {"memory_limit": 0}})
+    try:
+        nothing.run["nothing"]()
+    except TnshareError as error:
+        (number,) = re.findall(r"smallest that works is (\d+) bytes", str(error))
+        return int(number)
+    return 0
 
 
 def process(case: Case, seconds: float) -> Row:

@@ -139,7 +139,8 @@ def test_the_page_shows_other_fractions_and_all_that_was_run_with_a_thousand_ima
     page = report.write(tmp_path).read_text()
     assert "Errors with more of the images, 2 seeds" in page
     assert "<td>DMTRL-TT</td><td>2.25 ± 3.18</td><td>1.00 ± 0.00</td>" in page
-    assert "<td>Kang et al. 2011 (PCA, not built here)</td><td></td><td></td><td></td><td>14</td>" in page
+    assert "<td>Kang et al. 2011, PCA (not built here)</td><td></td><td></td><td></td><td>14</td>" in page
+    assert "<td>GO-MTL, PCA</td><td></td><td></td><td></td><td>13.4</td>" in page
     for name, error in (("STL", "3.90"), ("UD-MTL-3", "3.60")):
         assert f"<td>{name}</td><td>{error}</td><td>1.00</td><td>1</td><td></td>" in page
         assert f"<td>DMTRL-TT beats {name} with 1,000 images</td>" in page

@@ -6,16 +6,14 @@ import json
 import sys
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import tnshare_torch as tnt
 import torch
 from test_paper_data import archives_in, digits_in, faces_in
+from test_paper_report import rows_of
 
-from benchmarks import readme
 from benchmarks.paper import (
     adience,
-    cited,
     claims,
     commands,
     mnist,
@@ -26,18 +24,12 @@ from benchmarks.paper import (
     table1,
 )
 from benchmarks.paper.__main__ import main
-from benchmarks.paper.claims import (
-    mnist_claims,
-    new_task_claims,
-    omniglot_claims,
-    order_claims,
-    thousand_claims,
-)
 from benchmarks.paper.data.adience import adience as faces
 from benchmarks.paper.experiment import Experiment, Protocol
 from benchmarks.paper.networks import CharacterNet, alike_networks
 from benchmarks.paper.published import THOUSAND
-from benchmarks.paper.stats import estimate, mean_of, paired
+from benchmarks.paper.report_digits import validated
+from benchmarks.paper.store import digest
 from benchmarks.paper.training import Recipe
 
 SHORT = Protocol(Recipe(1, 30, 1e-3), Recipe(1, 30, 1e-3))
@@ -82,7 +74,7 @@ def test_digits_with_validated_rates_stand_in_the_report_instead_of_the_others(f
     files = [json.loads(found[f"{name}.json"].read_text()) for name in ("mnist", "mnist-validated")]
     assert [each["protocol"]["UD-MTL-3"]["second"]["rate"] for each in files] == [2e-3, 3e-3]
     single, first, again = *files[0]["runs"], *files[1]["runs"]
-    assert report._validated(files[0]["runs"], files[1]["runs"]) == [again, single]
+    assert validated(files[0]["runs"], files[1]["runs"]) == [again, single]
     assert first["protocol"] != again["protocol"]
 
 
@@ -94,6 +86,35 @@ def test_omniglot_draws_the_most_and_the_least_related_alphabets(folders):
     assert len(rows[0]["task_errors"]) == 3
     assert found["alphabets.png"].read_bytes().startswith(b"\x89PNG")
     assert "The most and the least related" in run(folders, "report")["report.html"].read_text()
+
+
+def test_the_picture_of_related_alphabets_has_every_seed_and_no_run_of_other_settings(folders, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(omniglot, "characters", lambda *given: drawn.append(given) or b"")
+    work, results = folders / "w", folders / "r"
+    made = omniglot.experiment(work, results)
+    related = {"fc1": {"most": [0, 1], "least": [1, 2]}}
+
+    def add(name, seed, protocol):
+        made.runs.add(
+            {"method": name, "fraction": 0.1, "seed": seed, "protocol": protocol, "related": related}
+        )
+
+    current = {n: digest(made.settings(made.methods[n])) for n in ("DMTRL-TT", "DMTRL-Tucker")}
+    results.mkdir()
+    add("DMTRL-Tucker", 0, "stale")
+    omniglot.draw_alphabets(made, folders / "data", results / "alphabets.png")
+    assert drawn == []
+    for seed in (1, 0):
+        add("DMTRL-TT", seed, current["DMTRL-TT"])
+    omniglot.draw_alphabets(made, folders / "data", results / "alphabets.png")
+    titles, lines = drawn.pop()
+    assert titles == ["most related, by DMTRL-TT's fc1", "least related, by DMTRL-TT's fc1"]
+    assert list(lines) == ["seed 0", "seed 1"]
+    assert [name for name, _ in lines["seed 1"]] == ["Greek", "Latin", "Latin", "Tengwar"]
+    add("DMTRL-Tucker", 3, current["DMTRL-Tucker"])
+    omniglot.draw_alphabets(made, folders / "data", results / "alphabets.png")
+    assert list(drawn.pop()[1]) == ["seed 3"]
 
 
 def test_new_alphabets_are_fitted_in_three_ways(folders, monkeypatch):
@@ -205,36 +226,6 @@ def test_ratios_are_those_of_trained_networks_by_both_rules(folders, monkeypatch
     assert bound["parameters"] == round(bound["kept"] * mnist.DENSE)
 
 
-def test_the_report_has_the_papers_tables(tmp_path):
-    names = ("Single task, PCA", "GO-MTL, CNN", "STL", "UD-MTL-3", "DMTRL-TT")
-    rows = [
-        {**row, "binary_error": 1.0, "parameters": 10} for row in rows_of({n: [9.25, 9.75] for n in names})
-    ]
-    (tmp_path / "mnist.json").write_text(json.dumps({"commit": "c", "runs": rows}))
-    page = report.write(tmp_path).read_text()
-    assert "<td>Single task</td><td>9.50 ± 3.18</td><td></td><td>16.89</td><td>11.52</td>" in page
-    assert "<td>GO-MTL</td><td></td><td>9.50 ± 3.18</td><td>14.08</td><td>9.41</td>" in page
-    assert "<td>DMTRL-TT</td><td>9.50 ± 3.18</td><td>1.00 ± 0.00</td><td>0 K</td><td>1.00</td>" in page
-    assert "<td>7.31</td><td>2,187 K</td><td>0.50</td>" in page
-    assert "<td>fails</td><td>9.50 ± 3.18 (2 seeds)</td>" in page
-
-
-def test_runs_in_jax_stand_beside_those_in_torch_of_the_same_settings(tmp_path):
-    def written(name, error, protocols):
-        made = rows_of({"STL": [error] * len(protocols)})
-        pairs = zip(made, protocols, strict=True)
-        runs = [{**row, "binary_error": 1.0, "parameters": 10, "protocol": p} for row, p in pairs]
-        (tmp_path / f"{name}.json").write_text(json.dumps({"commit": "c", "runs": runs}))
-
-    written("mnist", 9.25, ["p", "other"])
-    assert "in JAX" not in report.write(tmp_path).read_text()
-    written("mnist-jax", 9.75, ["p", "p"])
-    page = report.write(tmp_path).read_text()
-    start = "<td>STL</td><td>1 %</td>"
-    assert f"{start}<td>0</td><td>9.75</td><td>9.25</td><td>1.00</td><td>1.00</td>" in page
-    assert f"{start}<td>1</td><td>9.75</td><td></td><td>1.00</td><td></td>" in page
-
-
 def test_a_thousand_images_have_a_table_of_their_own(folders, monkeypatch):
     called = []
     monkeypatch.setattr(commands, "run_mnist", called.append)
@@ -248,8 +239,8 @@ def test_a_thousand_images_have_a_table_of_their_own(folders, monkeypatch):
     ]
     (folders / "mnist.json").write_text(json.dumps({"commit": "c", "runs": rows}))
     page = report.write(folders).read_text()
-    assert "<td>GO-MTL, PCA</td><td>12.50</td><td>13.4</td>" in page
-    assert "<td>DMTRL-TT</td><td>4.50</td><td>below 6</td>" in page
+    assert "<td>GO-MTL, PCA</td><td>12.50</td><td>1.00</td><td>1</td><td>13.4</td>" in page
+    assert "<td>DMTRL-TT</td><td>4.50</td><td>1.00</td><td>1</td><td>below 6</td>" in page
 
 
 def test_quick_and_full_versions():
@@ -258,81 +249,6 @@ def test_quick_and_full_versions():
     full = replace(options, full=True)
     assert full.draws(0.1, (0.05, 0.1), (0, 1)) == [(0.05, 0), (0.05, 1), (0.1, 0), (0.1, 1)]
     assert replace(full, fractions=[0.2], seeds=[3]).draws(0.1, (0.05,), (0, 1)) == [(0.2, 3)]
-
-
-def rows_of(errors, fraction=0.01):
-    """Runs with given errors: {method: [of each seed]}."""
-    return [
-        {"method": m, "fraction": fraction, "seed": s, "multiclass_error": e}
-        for m, each in errors.items()
-        for s, e in enumerate(each)
-    ]
-
-
-def test_intervals_are_students():
-    found = estimate([1.0, 2.0, 3.0, 4.0, 5.0])
-    assert (found.mean, found.count) == (3.0, 5)
-    assert found.half == pytest.approx(2.7764 * np.sqrt(2.5 / 5), rel=1e-4)
-    assert str(found) == "3.00 ± 1.96"
-    assert str(estimate([2.0])) == "2.00"
-    assert estimate([]) is None
-    rows = rows_of({"a": [1.0, 2.0], "b": [2.0, 4.0, 9.0]})
-    assert paired(rows, "a", "b", 0.01, "multiclass_error").mean == 1.5
-    assert mean_of(rows, "c", 0.01, "multiclass_error") is None
-
-
-def test_claims_can_hold_and_fail():
-    def judged(found):
-        return {claim.text: claim.holds for claim in found}
-
-    good = {"DMTRL-LAF": [4.0, 4.2], "DMTRL-Tucker": [4.1, 4.3], "DMTRL-TT": [4.0, 4.0]}
-    others = {"STL": [5.0, 5.4], "UD-MTL-3": [4.8, 4.9]}
-    hard = ("UD-MTL-2", "UD-MTL-3")
-    assert set(judged(mnist_claims(rows_of(good | others), hard)).values()) == {True}
-    bad = {name: [e + 2 for e in each] for name, each in good.items()}
-    assert set(judged(mnist_claims(rows_of(bad | others), hard)).values()) == {False}
-    assert set(judged(mnist_claims([], hard)).values()) == {None}
-    kinds, classic = ("PCA", "CNN"), ("Single task", "GO-MTL")
-    table = {"Single task, PCA": [9.0], "GO-MTL, PCA": [8.0], "Single task, CNN": [7.0], "GO-MTL, CNN": [6.0]}
-    assert set(judged(order_claims(rows_of(table | good), kinds, classic)).values()) == {True}
-    swapped = table | {"GO-MTL, PCA": [9.5], "GO-MTL, CNN": [7.5], "Single task, CNN": [3.0]}
-    assert set(judged(order_claims(rows_of(swapped | good), kinds, classic)).values()) == {False}
-    thousand = rows_of({"DMTRL-TT": [5.9], "DMTRL-LAF": [6.1]}, THOUSAND)
-    assert list(judged(thousand_claims(thousand)).values()) == [False, None, True]
-    few = rows_of({"codes only": [40.0], "from scratch": [50.0]}, 0.05)
-    assert list(judged(new_task_claims(few, "codes only", "from scratch")).values()) == [True, None]
-
-
-@pytest.mark.parametrize(
-    ("codes", "scratch", "verdict"),
-    [
-        ([40.0, 41.0, 40.0], [50.0, 52.0, 49.0], "holds, beyond chance"),
-        ([40.0, 41.0, 40.0], [50.0, 52.0, 30.0], "holds, within chance"),
-        ([50.0, 52.0, 30.0], [40.0, 41.0, 40.0], "fails, within chance"),
-        ([50.0, 52.0, 49.0], [40.0, 41.0, 40.0], "fails, beyond chance"),
-        ([40.0], [50.0], "holds"),
-        ([50.0], [40.0], "fails"),
-        ([], [40.0], "not run"),
-    ],
-)
-def test_verdicts_say_what_is_beyond_chance(codes, scratch, verdict):
-    rows = rows_of({"codes only": codes, "from scratch": scratch}, 0.05)
-    found = new_task_claims(rows, "codes only", "from scratch")[0]
-    assert found.verdict == verdict
-    assert found.figures.startswith({"holds": "lower by ", "fails": "higher by "}.get(verdict[:5], ""))
-    assert "-" not in found.figures
-
-
-def test_claims_on_depth_compare_the_first_with_the_last_layer():
-    layers = ("conv1", "fc1")
-    rows = [
-        {**row, "sharing": {"conv1": a, "fc1": b}, "similarity": {"conv1": b, "fc1": a}}
-        for a, b, row in ((0.9, 0.2, row) for row in rows_of({"DMTRL-TT": [1.0]}, 0.1))
-    ]
-    found = {c.text: c.holds for c in omniglot_claims(rows, (), layers) if "falls" in c.text}
-    assert found["DMTRL-TT: rho falls from conv1 to fc1"] is True
-    assert found["DMTRL-TT: the mean cosine of weights falls from conv1 to fc1"] is False
-    assert found["DMTRL-LAF: rho falls from conv1 to fc1"] is None
 
 
 def test_the_command_line_says_what_there_is(capsys):
@@ -359,28 +275,3 @@ def test_rates_and_eps_are_cross_validated_under_names_of_their_own(folders):
         assert "eps" not in name or name.endswith(f"eps {settings['method']['share']['eps']:g}")
     assert all(row["steps"] == 2 for row in found["runs"])  # of 24 images in batches of 30, in two stages
     assert "UD-MTL-3, rate 0.004" in run(folders, "report")["report.html"].read_text()
-
-
-def test_documents_cite_what_the_results_say(tmp_path):
-    rows = [
-        {"method": method, "fraction": 0.01, "seed": seed, "multiclass_error": error, "parameters": 7000}
-        for method, errors in {"STL": (5.0, 6.0, 9.0), "DMTRL-TT": (4.0, 4.5)}.items()
-        for seed, error in enumerate(errors)
-    ]
-    rows[-1]["sharing"] = {"fc1": 0.75}
-    (tmp_path / "paper").mkdir()
-    (tmp_path / "paper" / "mnist.json").write_text(json.dumps({"runs": rows}))
-    found = cited.facts(tmp_path / "paper" / "mnist.json")
-    assert found["STL 1 %"] == pytest.approx(20 / 3)
-    assert found["STL 1 %, seeds"] == 3
-    assert found["STL 1 %, seed 2"] == 9.0
-    assert found["STL 1 %, parameters"] == 7000
-    assert found["DMTRL-TT 1 %, sharing fc1"] == 0.75
-    assert found["DMTRL-TT below STL 1 %"] == pytest.approx(1.25)  # of the two seeds that both have
-    assert found["DMTRL-TT below STL 1 %, least"] == 1.0
-    assert found["DMTRL-TT below STL 1 %, in per cent"] == pytest.approx(100 * 1.25 / 5.5)
-    assert found["DMTRL-TT below STL 1 %, half"] == pytest.approx(12.706 * 0.25, rel=1e-3)
-    assert "DMTRL-TT 1 %, binary" not in found
-    text = "4.25<!-- paper/mnist.json: DMTRL-TT 1 % --> and 6.6<!-- paper/mnist.json: STL 1 % -->"
-    assert readme.disagreements(text, tmp_path) == ["STL 1 %: 6.6 is written, 6.6667 was found"]
-    assert readme.updated(text, tmp_path) == text.replace("6.6", "6.7")

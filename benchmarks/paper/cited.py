@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import permutations
 from pathlib import Path
 
-from .stats import Row, by_seed, mean_of, paired
+from .stats import Row, by_layer, by_seed, fall, mean_of, paired
 
 _MEASURES = {
     "multiclass_error": "",
@@ -28,6 +28,8 @@ def facts(path: Path) -> dict[str, float]:
     found: dict[str, float] = {"runs": len(rows)}
     found["hours"] = sum(row.get("cpu_seconds", 0) for row in rows) / 3600
     for fraction in sorted({row["fraction"] for row in rows}):
+        seconds = sum(row.get("cpu_seconds", 0) for row in rows if row["fraction"] == fraction)
+        found[f"hours {100 * fraction:g} %"] = seconds / 3600
         methods = list(dict.fromkeys(row["method"] for row in rows if row["fraction"] == fraction))
         for method in methods:
             found |= _about(rows, method, fraction)
@@ -46,11 +48,12 @@ def _about(rows: Sequence[Row], method: str, fraction: float) -> dict[str, float
             each_seed = by_seed(rows, method, fraction, measure)
             found |= {f"{name}{words}, seed {seed}": value for seed, value in each_seed.items()}
     for measure in _LAYERED:
-        each = [
-            r[measure] for r in rows if r["method"] == method and r["fraction"] == fraction and measure in r
-        ]
-        for layer in each[0] if each else ():
-            found[f"{name}, {measure} {layer}"] = sum(row[layer] for row in each) / len(each)
+        for layer, values in by_layer(rows, method, fraction, measure).items():
+            found[f"{name}, {measure} {layer}"] = sum(values) / len(values)
+        if difference := fall(rows, method, fraction, measure):
+            found[f"{name}, {measure} falls"] = difference.mean
+            if not math.isnan(difference.half):
+                found[f"{name}, {measure} falls, half"] = difference.half
     return found
 
 

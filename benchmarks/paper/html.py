@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 
 _STYLE = """
@@ -13,9 +14,18 @@ th, td { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid #ddd
 th:first-child, td:first-child { text-align: left; }
 caption { text-align: left; font-weight: 600; padding: .3rem 0; }
 img { max-width: 100%; }
-.holds { color: #00664a; } .fails { color: #a33c00; } .open { color: #777; }
+.holds { color: #00664a; } .fails { color: #a33c00; } .open { color: #666; } .best { font-weight: 600; }
+figure { margin: 1rem 0; } figcaption { font-size: 13px; color: #444; }
 pre { background: #f6f6f6; padding: .7rem; overflow-x: auto; font-size: 12px; }
 """
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table in a class of the style: holds, fails, open or best."""
+
+    text: str
+    kind: str
 
 
 def page(title: str, parts: Sequence[str]) -> str:
@@ -35,12 +45,12 @@ def paragraph(text: str) -> str:
     return f"<p>{escape(text)}</p>"
 
 
-def table(caption: str, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(caption: str, titles: Sequence[str], rows: Sequence[Sequence[str | Cell]]) -> str:
     """Rows of text; nothing where there are none."""
     if not rows:
         return ""
     head = "".join(f"<th>{escape(title)}</th>" for title in titles)
-    lines = ("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    lines = ("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
     return f"<table><caption>{escape(caption)}</caption><tr>{head}</tr>\n" + "\n".join(lines) + "</table>"
 
 
@@ -52,6 +62,12 @@ def picture(caption: str, png: bytes) -> str:
     return f"<figure>{image}<figcaption>{text}</figcaption></figure>"
 
 
-def code(text: str) -> str:
-    """Text as it is."""
-    return f"<pre>{escape(text)}</pre>"
+def details(summary: str, text: str) -> str:
+    """Text as it is, behind a line that unfolds it."""
+    return f"<details><summary>{escape(summary)}</summary><pre>{escape(text)}</pre></details>"
+
+
+def _cell(cell: str | Cell) -> str:
+    if isinstance(cell, str):
+        return f"<td>{escape(cell)}</td>"
+    return f'<td class="{cell.kind}">{escape(cell.text)}</td>'

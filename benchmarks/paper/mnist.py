@@ -43,7 +43,7 @@ VALIDATED = {
 
 
 def methods(rates: Mapping[str, float] = RATES) -> dict[str, Method]:
-    """The deep methods; the larger hard one has about as many parameters as the factors of LAF."""
+    """The deep methods; the larger hard one has as many parameters as the paper's."""
     kept = round(0.4 * DENSE)  # of Tucker in the paper's table; there LAF keeps 0.38 and TT 0.50
     return deep_methods(LeNet.layers, (1, 2, 3), (3, 1.72), SOFT, kept, rates)
 

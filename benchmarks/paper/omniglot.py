@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from .experiment import Draw, Experiment, Protocol
 from .figures import characters
 from .methods import Method, deep_methods
 from .networks import CharacterNet, alike_networks
+from .store import digest
 from .tasks import OwnClasses
 from .training import Recipe
 
@@ -23,6 +24,7 @@ FRACTIONS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 SEEDS = tuple(range(5))
 QUICK = ("STL", "UD-MTL-3", "DMTRL-TT")
 DRAWINGS = 20  # of every character
+LAST_SHARED = CharacterNet.layers[-2]
 Array = np.ndarray[Any, Any]
 
 PROTOCOL = Protocol(first=Recipe(epochs=4, batch=8, rate=1e-3), second=Recipe(epochs=16, batch=8, rate=1e-3))
@@ -87,19 +89,32 @@ def load(where: Path) -> Callable[[float, int], Draw]:
 
 
 def draw_alphabets(experiment: Experiment, where: Path, path: Path) -> None:
-    """Sample characters of the alphabets most and least related at the last shared layer, as a picture."""
-    rows = [r for r in experiment.runs.rows() if "related" in r and r["fraction"] == 0.1]
-    if not rows:
+    """Sample characters of the alphabets most and least related at the last shared layer, as a picture.
+
+    Runs of other settings, which a folder of work may have as well, are left out.
+    """
+    current = {digest(experiment.settings(method)) for method in experiment.methods.values()}
+    runs = related_runs([row for row in experiment.runs.rows() if row["protocol"] in current])
+    if not runs:
         return
     data = omniglot(where)
-    pairs = min(rows, key=lambda r: (r["method"] != "DMTRL-Tucker", r["seed"]))["related"][
-        CharacterNet.layers[-2]
-    ]
-    pictures = {
-        f"{word} related": [(data.names[a].replace("_", " "), samples(data, a)) for a in pairs[word]]
-        for word in ("most", "least")
-    }
-    path.write_bytes(characters(pictures))
+    lines = {}
+    for row in runs:
+        pairs = row["related"][LAST_SHARED]
+        both = [*pairs["most"], *pairs["least"]]
+        lines[f"seed {row['seed']}"] = [(data.names[a].replace("_", " "), samples(data, a)) for a in both]
+    path.write_bytes(
+        characters(
+            [f"{word} related, by {row['method']}'s {LAST_SHARED}" for word in ("most", "least")], lines
+        )
+    )
+
+
+def related_runs(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The runs whose pairs of alphabets are shown: every seed of one method, of Tucker if it was run."""
+    known = [row for row in rows if "related" in row and row["fraction"] == 0.1]
+    shown = min((row["method"] for row in known), key=lambda name: (name != "DMTRL-Tucker", name), default="")
+    return sorted((row for row in known if row["method"] == shown), key=lambda row: row["seed"])
 
 
 def samples(data: Alphabets, alphabet: int, count: int = 8) -> Array:

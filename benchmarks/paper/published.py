@@ -25,5 +25,8 @@ DEEP = {
 THOUSAND = 1_000 / 60_000  # as a fraction of the training images
 THOUSAND_IMAGES = {"Kang et al. 2011": 14.0, "GO-MTL": 13.4, "DMTRL (below)": 6.0}
 
-# Chosen by the paper's cross-validation: how many first layers are hard.
-HARD_LAYERS = {"mnist": 3, "omniglot": 3, "adience": 5}
+# Chosen by the paper's cross-validation: the number of first layers that are hard.
+HARD = {"mnist": "UD-MTL-3", "omniglot": "UD-MTL-3", "adience": "UD-MTL-5"}
+
+# Of Omniglot's alphabets, by the weights of the last shared layer.
+RELATED = {"most": "Georgian and Inuktitut", "least": "Balinese and ULOG"}

@@ -32,7 +32,17 @@ class Estimate:
         return self.mean + self.half
 
     def __str__(self) -> str:
-        return f"{self.mean:.2f}" + ("" if math.isnan(self.half) else f" ± {self.half:.2f}")
+        return format(self, ".2f")
+
+    def __format__(self, spec: str) -> str:
+        """Both numbers by a format such as ``.3f``, by that of `str` if it is empty."""
+        spec = spec or ".2f"
+        return format(self.mean, spec) + ("" if math.isnan(self.half) else f" ± {self.half:{spec}}")
+
+    @property
+    def beyond_chance(self) -> bool | None:
+        """Whether the interval leaves 0 out; None with one seed."""
+        return None if math.isnan(self.half) else self.low > 0 or self.high < 0
 
 
 def estimate(values: Sequence[float]) -> Estimate | None:
@@ -64,6 +74,35 @@ def paired(rows: Sequence[Row], ours: str, other: str, fraction: float, measure:
     """The mean of ``other - ours`` over the seeds that both have: above zero, ours is better."""
     mine, theirs = (by_seed(rows, name, fraction, measure) for name in (ours, other))
     return estimate([theirs[seed] - mine[seed] for seed in mine if seed in theirs])
+
+
+def by_layer(rows: Sequence[Row], method: str, fraction: float, measure: str) -> dict[str, list[float]]:
+    """What was measured of each layer, run by run in the order of the rows."""
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        if row["method"] == method and row["fraction"] == fraction:
+            for layer, value in row.get(measure, {}).items():
+                found.setdefault(layer, []).append(value)
+    return found
+
+
+def fall(rows: Sequence[Row], method: str, fraction: float, measure: str) -> Estimate | None:
+    """The mean of the first layer's value minus the last one's, paired: those of the same run."""
+    layers = list(by_layer(rows, method, fraction, measure).values())
+    return estimate([a - b for a, b in zip(layers[0], layers[-1], strict=True)]) if layers else None
+
+
+def best_setting(rows: Sequence[Row], method: str, fraction: float, measure: str) -> str | None:
+    """Of runs called "method" or "method, setting": the name with the lowest mean."""
+    tried = dict.fromkeys(r["method"] for r in rows if r["method"].partition(", ")[0] == method)
+    return best_of(rows, list(tried), fraction, measure)
+
+
+def chosen_by(rows: Sequence[Row], methods: Sequence[str], fraction: float, measure: str) -> str | None:
+    """The method that cross-validation prefers: the one whose best setting has the lowest mean."""
+    tried = [name for method in methods if (name := best_setting(rows, method, fraction, measure))]
+    best = best_of(rows, tried, fraction, measure)
+    return best.partition(", ")[0] if best else None
 
 
 def best_of(rows: Sequence[Row], methods: Sequence[str], fraction: float, measure: str) -> str | None:

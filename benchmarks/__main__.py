@@ -17,12 +17,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tnshare.errors import TnshareError
-
 from .arguments import device, positive, threads, told
-from .text import table
+from .peers.common import not_here, number_of
 
-__all__ = ["main", "table"]
 QUICK = ("imports", "compose", "apply", "conv", "mixed", "memory", "scale", "roofline", "predicted")
 FULL = (*QUICK, "decompose")
 JAX = ("compose", "apply", "mixed")
@@ -40,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         from .page import again
 
         with told():
-            again([Path(name) for name in given[1:]])
+            again(given[1:])
     else:
         options = _options(given)
         with told():
@@ -67,32 +64,22 @@ def fix_threads(threads: int, backend: str) -> None:
 
 def make_bench(backend: str, device: str, limit: int = 2**30) -> Any:
     """A framework on a device, which must be here; what needs more bytes than ``limit`` is left out."""
-    number = int(device.partition(":")[2] or 0)
     if backend == "jax":
         if device == "cpu":
             os.environ.setdefault("JAX_PLATFORMS", "cpu")
-        import jax
-
         from .peers import in_jax
 
-        try:
-            place = jax.devices("gpu" if device.startswith("cuda") else device)[number]
-        except (RuntimeError, IndexError):
-            raise TnshareError(_not_here("jax", jax.__version__, device)) from None
-        return in_jax.Bench(device, limit, place=place)
+        return in_jax.Bench(device, limit)
     import torch
 
     from .peers import in_torch
 
     if device.startswith("cuda"):
-        if number >= torch.cuda.device_count():
-            raise TnshareError(_not_here("torch", torch.__version__, device))
+        number = number_of(device)
+        if not torch.cuda.is_available() or number >= torch.cuda.device_count():
+            raise not_here("torch", torch.__version__, device)
         torch.cuda.set_device(number)  # of which events and statistics of memory are
     return in_torch.Bench(device, limit)
-
-
-def _not_here(framework: str, version: str, device: str) -> str:
-    return f"device must be one that is here: {framework} {version} sees no {device!r}"
 
 
 def suite_jobs(name: str, bench: Any, full: bool) -> list[Any]:

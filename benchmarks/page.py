@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import base64
 import html
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-from tnshare.errors import TnshareError
 
 from . import results, summary
 from .text import cell, duration, memory, table
@@ -30,6 +29,7 @@ _ABOUT = {
     "memory": "Parameters, their gradients, and the peak beyond these, input and output, with what is kept.",
     "scale": "1,024 rows of different tasks, as the number of tasks grows.",
 }
+_SETTINGS = ("backend", "device", "threads", "limit", "clock", "memory", "allocator")
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -37,18 +37,18 @@ def write(path: Path) -> list[Path]:
     """Figures and an HTML page beside a result file; the files that were written."""
     from . import figures
 
-    result = results.read_suites(path)
+    result = results.read_suites(path, _SETTINGS)
     pictures = figures.draw(result, path.parent, path.stem)
     page = path.with_suffix(".html")
     page.write_text(as_html(result, pictures), encoding="utf-8")
     return [page, *(picture.path for picture in pictures)]
 
 
-def again(paths: Sequence[Path]) -> None:
+def again(arguments: Sequence[str]) -> None:
     """Make the reports of result files again."""
-    if not paths:
-        raise TnshareError("give the result files that reports are to be made of, as quick.json")
-    for path in paths:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks report", description=again.__doc__)
+    parser.add_argument("files", nargs="+", type=Path, help="of results, as quick.json")
+    for path in parser.parse_args(arguments).files:
         print(f"wrote {', '.join(p.name for p in write(path))}")
 
 

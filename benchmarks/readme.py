@@ -17,6 +17,7 @@ from typing import Any
 from tnshare.errors import TnshareError
 
 from . import results, summary, verdicts
+from .arguments import told
 from .paper import cited as paper
 
 RESULTS = Path(__file__).parent / "results"
@@ -151,10 +152,11 @@ def updated(text: str, folder: Path = RESULTS) -> str:
 
 def main(names: Sequence[str]) -> None:
     """Print what can be cited, or put it into the documents named: into all of them, or into none."""
-    try:
-        texts = {Path(name): updated(Path(name).read_text(encoding="utf-8")) for name in names}
-    except (TnshareError, OSError) as error:
-        raise SystemExit(f"error: {error}") from None
+    with told():
+        try:
+            texts = {Path(name): updated(Path(name).read_text(encoding="utf-8")) for name in names}
+        except (OSError, UnicodeDecodeError) as error:
+            raise TnshareError(str(error)) from None
     for document, text in texts.items():
         document.write_text(text, encoding="utf-8")
     for path in () if names else sorted([*RESULTS.glob("*.json"), *RESULTS.glob("paper/*.json")]):

@@ -6,7 +6,7 @@ Those that documents cite are copies under a short name, which only people make:
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,10 @@ from tnshare.errors import TnshareError
 from . import records
 
 Result = dict[str, Any]
+_ABOUT: dict[str, Sequence[str]] = {
+    "commit": ("commit", "dirty"),
+    "machine": ("date", "cpu", "cores", "memory_gib", "python", "versions"),
+}
 
 
 def write(folder: Path, stem: str, result: Mapping[str, Any]) -> Path:
@@ -41,13 +45,20 @@ def read(path: Path) -> Result:
     return found
 
 
-def read_suites(path: Path) -> Result:
-    """A result file that has suites, and says what they were measured on."""
+def read_suites(path: Path, settings: Sequence[str] = ("threads",)) -> Result:
+    """A result file that has suites, and says what they were measured on, and by which ``settings``."""
     found = read(path)
-    for part in ("commit", "machine", "settings", "suites"):
-        if not isinstance(found.get(part), dict):
+    for part, names in {**_ABOUT, "settings": settings, "suites": ()}.items():
+        known = found.get(part)
+        if not isinstance(known, dict):
             raise TnshareError(
                 f"{path.name} must be a file of results with {part!r}: found {', '.join(found) or 'nothing'}"
+            )
+        missing = [name for name in names if name not in known]
+        if missing:
+            raise TnshareError(
+                f"{path.name} must be a file of results of this command, with {missing[0]!r} in {part!r}: "
+                f"found {', '.join(known) or 'nothing'}"
             )
     return found
 

@@ -9,6 +9,7 @@ import re
 import subprocess
 from pathlib import Path
 
+import jax
 import pytest
 import torch
 
@@ -20,6 +21,7 @@ from benchmarks.records import Records
 from benchmarks.run import run
 
 ROOT = Path(__file__).resolve().parent.parent
+AT = {"commit": "a" * 40, "dirty": False}
 KINDS = [f"{suite}-tucker-training" for suite in ("scale", "memory", "mixed")]
 
 
@@ -198,18 +200,32 @@ def test_a_run_gives_imported_modules_back_to_the_garbage_collector(tmp_path):
 
 @pytest.mark.parametrize("backend", ["torch", "jax"])
 @pytest.mark.parametrize("device", ["cuda", "cuda:99"])
-def test_devices_that_are_not_here_are_named(backend, device):
+def test_devices_that_are_not_here_are_named(backend, device, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr(jax, "devices", lambda kind: [])
     with pytest.raises(tn.TnshareError, match=rf"is here: {backend} [\d.]+\S* sees no '{device}'"):
         command.make_bench(backend, device, 2**30)
 
 
 def test_cuda_measures_the_device_that_was_asked_for(monkeypatch):
     chosen = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
     monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
     for device in ("cuda", "cuda:2"):
         assert command.make_bench("torch", device, 2**30).device == device
     assert chosen == [0, 2]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)  # a driver that is too old, say
+    with pytest.raises(tn.TnshareError, match="sees no 'cuda:2'"):
+        command.make_bench("torch", "cuda:2", 2**30)
+
+
+def test_jax_measures_the_device_that_was_asked_for(monkeypatch):
+    places = jax.devices("cpu") * 2 + ["the third"]
+    monkeypatch.setattr(jax, "devices", {"gpu": places, "cpu": places[:1]}.__getitem__)
+    assert command.make_bench("jax", "cuda:2", 2**30).place == "the third"
+    with pytest.raises(tn.TnshareError, match="sees no 'cuda:3'"):
+        command.make_bench("jax", "cuda:3", 2**30)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +235,13 @@ def test_cuda_measures_the_device_that_was_asked_for(monkeypatch):
         ("{", r"quick\.json must be a file of results, in JSON: Expecting property name"),
         ("[]", r"quick\.json must be a file of results: found a list in it"),
         ("{}", r"quick\.json must be a file of results with 'commit': found nothing"),
-        ('{"commit": {}, "machine": 1}', "with 'machine': found commit, machine"),
+        ('{"commit": {}}', "of this command, with 'commit' in 'commit': found nothing"),
+        (json.dumps({"commit": AT, "machine": 1}), "with 'machine': found commit, machine"),
+        (json.dumps({"commit": AT, "machine": records.machine()}), "with 'settings': found commit, machine"),
+        (
+            json.dumps({"commit": AT, "machine": records.machine(), "settings": {"threads": 1}}),
+            "of this command, with 'backend' in 'settings': found threads",
+        ),
     ],
 )
 def test_reports_of_damaged_results_are_refused(content, text, tmp_path):
@@ -231,9 +253,10 @@ def test_reports_of_damaged_results_are_refused(content, text, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["quick.json"] * (content is not None)
 
 
-def test_reports_need_a_file():
-    with pytest.raises(SystemExit, match="give the result files that reports are to be made of"):
+def test_reports_need_a_file(capsys):
+    with pytest.raises(SystemExit):
         command.main(["report"])
+    assert "the following arguments are required: files" in capsys.readouterr().err
 
 
 def test_no_result_is_overwritten(tmp_path):

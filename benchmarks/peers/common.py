@@ -9,6 +9,7 @@ from typing import Any
 import opt_einsum
 
 from benchmarks.meters import Program
+from tnshare.errors import TnshareError
 from tnshare.network import Network
 
 NUMBER = 4  # bytes
@@ -33,6 +34,16 @@ class Programs:
             self.run[name] = make()
         except Exception as error:  # another library's; what it cannot do is a result too
             self.skipped[name] = said(error)
+
+
+def number_of(device: str) -> int:
+    """Which of several devices: 1 of ``cuda:1``."""
+    return int(device.partition(":")[2] or 0)
+
+
+def not_here(framework: str, version: str, device: str) -> TnshareError:
+    """What to say of a device that a framework does not see."""
+    return TnshareError(f"device must be one that is here: {framework} {version} sees no {device!r}")
 
 
 def said(error: Exception) -> str:

@@ -22,7 +22,7 @@ from benchmarks.meters import JaxMeter, Meter, Program
 from benchmarks.programs import groups
 from tnshare.calls import Calls
 
-from .common import ADAPTER_RANK, NUMBER, Programs, largest, left_to_right, optimal
+from .common import ADAPTER_RANK, NUMBER, Programs, largest, left_to_right, not_here, number_of, optimal
 
 Leaves = list[Array]
 Function = Callable[..., Array]  # of leaves, x and, for rows of mixed tasks, ids or what groups them
@@ -34,19 +34,13 @@ def _nothing() -> tuple[Any, ...]:
 
 
 class Bench:
-    """JAX on a processor, or on the device given."""
+    """JAX on a device, which must be here."""
 
     name = "jax"
 
-    def __init__(
-        self,
-        device: str = "cpu",
-        limit: int = 2**30,
-        meter: Meter | None = None,
-        place: jax.Device | None = None,
-    ) -> None:
+    def __init__(self, device: str = "cpu", limit: int = 2**30, meter: Meter | None = None) -> None:
         self.device, self.limit = device, limit
-        self.place = place or jax.devices("cpu")[0]
+        self.place = _place(device)
         self.meter: Meter = meter or JaxMeter()
 
     def apply(self, case: Case, peers: Sequence[str] | None = None) -> Programs:
@@ -90,6 +84,13 @@ class Bench:
                 made = partial(compiled, function, (factors,), _nothing, case.training)
                 found.add(name, size, self.limit, made)
         return found
+
+
+def _place(device: str) -> jax.Device:
+    try:
+        return jax.devices("gpu" if device.startswith("cuda") else device)[number_of(device)]
+    except (RuntimeError, IndexError):
+        raise not_here("jax", jax.__version__, device) from None
 
 
 def compiled(function: Function, learnt: tuple[Any, ...], rest: Rest, training: bool) -> Program:

@@ -18,7 +18,6 @@ from tnshare_torch.shared import Shared
 from torch import nn
 
 import tnshare as tn
-from benchmarks.records import commit
 
 from .collected import collect
 from .methods import Method
@@ -136,7 +135,6 @@ class Experiment:
             "protocol": digest(self.settings(method)),
             **found,
             "cpu_seconds": round(time.process_time() - began, 1),
-            "commit": commit()["commit"],
         }
 
     def _tested(self, method: Method, draw: Draw, progress: Progress) -> dict[str, Any]:

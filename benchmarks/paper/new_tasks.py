@@ -17,8 +17,6 @@ import tqdm
 from tnshare_torch.shared import Shared
 from torch import nn
 
-from benchmarks.records import commit
-
 from .collected import collect
 from .data import Alphabets, omniglot
 from .experiment import Experiment, Protocol, trained
@@ -77,7 +75,7 @@ def run(where: Path, work: Path, results: Path, seeds: Sequence[int], settings: 
         shared, _ = trained(method, draw, settings.known, experiment.stage_one)
         for drawn, way in left:
             found = tested(data, settings, shared, new, seed, drawn, way)
-            runs.add({**keys[drawn, way], **found, "alphabets": new, "commit": commit()["commit"]})
+            runs.add({**keys[drawn, way], **found, "alphabets": new})
             collect(runs, about, {digest(about)})
 
 

@@ -181,18 +181,49 @@ def test_faces_are_trained_on_as_published(folders):
     assert "Error of each task" in report.write(folders / "r").read_text()
 
 
-def test_classic_methods_are_run_once_for_each_draw(folders, monkeypatch):
+def test_classic_methods_go_on_where_they_were_killed(folders, monkeypatch):
     grids = {name: (model, {"C": (1.0,)}) for name, (model, _) in list(table1.GRIDS.items())[:2]}
     monkeypatch.setattr(table1, "GRIDS", grids)
     monkeypatch.setattr("benchmarks.paper.shallow_table.GRIDS", grids)
+    called, searched = [], table1.searched
+
+    def killed(*given):
+        called.append(given[0])
+        if len(called) == 4:
+            raise KeyboardInterrupt
+        return searched(*given)
+
+    monkeypatch.setattr(table1, "searched", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run(folders, "table1", "--fractions", "1")
     found = run(folders, "table1", "--fractions", "1")
+    assert called == [*grids, *grids, list(grids)[1]]
     rows = json.loads(found["table1.json"].read_text())["runs"]
     assert [r["method"] for r in rows] == sorted(
         f"{name}, {kind}" for name in grids for kind in ("CNN", "PCA")
     )
     assert rows[0]["chosen"] == {"C": 1.0}
-    monkeypatch.setattr(table1, "trained", None)
+    assert [r["steps"] for r in rows] == [8, 0, 8, 0]
+    assert all({"cpu_seconds", "commit"} <= r.keys() for r in rows)
+    monkeypatch.setattr(table1, "searched", None)
     run(folders, "table1", "--fractions", "1")
+
+
+def test_features_of_a_fold_have_not_seen_what_it_holds_out(folders, monkeypatch):
+    seen, trained = [], table1.trained
+    monkeypatch.setattr(table1, "trained", lambda *given: seen.append(given[1].train) or trained(*given))
+    draw = mnist.load(folders / "data")(1.0, 0)
+    folds, whole, _ = table1.parts_of(draw, "CNN")
+    assert [len(tasks.labels) for tasks in seen] == [80, 80, 80, 120]
+    held = []
+    for part, tasks in zip(folds, seen, strict=False):
+        known = {image.numpy().tobytes() for image in tasks.images}
+        held.append({image.numpy().tobytes() for image in part.held.images})
+        assert not known & held[-1]
+        assert [len(each) for each in part.features] == [80, 40]
+    assert len(set.union(*held)) == 120  # every image is held out once
+    assert len(whole.features[1]) == len(draw.test.labels)
+    assert table1.settings()["network"]["method"]["rate"] == mnist.VALIDATED.get("UD-MTL-3")
 
 
 def test_ratios_are_those_of_trained_networks_by_both_rules(folders, monkeypatch):

@@ -63,13 +63,16 @@ def run(folders, *arguments):
     return {p.name: p for p in (folders / "r").iterdir()}
 
 
-def test_the_digits_from_the_command_line_to_the_report(folders):
+def test_the_digits_from_the_command_line_to_the_report(folders, capsys):
     found = run(folders, "mnist", "--fractions", "0.5", "--methods", "STL", "UD-MTL-3", "DMTRL-LAF")
     rows = json.loads(found["mnist.json"].read_text())["runs"]
     assert [(r["method"], r["steps"]) for r in rows] == [("DMTRL-LAF", 4), ("STL", 4), ("UD-MTL-3", 4)]
     before = found["mnist.json"].read_text()
+    (folders / "data").rename(folders / "elsewhere")  # what is finished needs no images
+    capsys.readouterr()
     run(folders, "mnist", "--fractions", "0.5", "--methods", "STL", "UD-MTL-3", "DMTRL-LAF")
-    assert json.loads(before)["runs"] == json.loads(found["mnist.json"].read_text())["runs"]
+    assert before == found["mnist.json"].read_text()
+    assert capsys.readouterr().err == ""  # no empty bar
     page = run(folders, "report")["report.html"].read_text()
     assert "<img alt" in page
     assert "nothing was measured" in page  # of the faces
@@ -93,6 +96,8 @@ def test_omniglot_draws_the_most_and_the_least_related_alphabets(folders):
     assert set(rows[0]["related"]["fc1"]) == {"most", "least"}
     assert len(rows[0]["task_errors"]) == 3
     assert found["alphabets.png"].read_bytes().startswith(b"\x89PNG")
+    (folders / "data").rename(folders / "elsewhere")
+    run(folders, "omniglot", "--methods", "UD-MTL-2", "DMTRL-TT")  # finished: no drawings are needed
     assert "The most and the least related" in run(folders, "report")["report.html"].read_text()
 
 
@@ -125,7 +130,16 @@ def test_new_alphabets_are_fitted_in_three_ways(folders, monkeypatch):
     sizes = {r["method"]: r["parameters"] for r in rows}
     assert sizes["from scratch"] == sizes["fine-tuned"] > 100 * sizes["codes only"]
     monkeypatch.setattr(new_tasks, "trained", None)
-    new_tasks.run(data, work, results, [0], settings)  # finished: nothing is trained
+    new_tasks.run(folders / "none", work, results, [0], settings)  # finished: nothing is read or trained
+
+
+def test_networks_of_the_known_alphabets_are_kept_for_those_held_out(folders):
+    data = omniglot.omniglot(folders / "data")
+    for held_out in (1, 2, 1):
+        settings = new_tasks.NewTasks(SHORT, Recipe(1, 16, 1e-3), fraction=0.1, held_out=held_out)
+        shared, new = new_tasks.known_alphabets(data, folders / "w", settings, seed=0)
+        assert (len(shared.tasks), len(new)) == (3 - held_out, held_out)
+    assert len(list((folders / "w").rglob("*.pt"))) == 2
 
 
 def test_fitting_codes_leaves_what_is_shared_alone():
@@ -234,6 +248,33 @@ def test_ratios_are_those_of_trained_networks_by_both_rules(folders, monkeypatch
     bound, per_svd = rows["TT, one bound, eps 0.3"], rows["TT, per SVD, eps 0.3"]
     assert 0 < per_svd["kept"] < bound["kept"]  # the authors' rule cuts more
     assert bound["parameters"] == round(bound["kept"] * mnist.DENSE)
+    assert all({"cpu_seconds", "commit"} <= row.keys() for row in rows.values())
+    monkeypatch.setattr(ratios, "kept_parameters", None)
+    (folders / "data").rename(folders / "elsewhere")
+    run(folders, "ratios", "--fractions", "0.2")  # finished: nothing is read or shared
+
+
+@pytest.mark.parametrize("command", ["mnist", "table1", "ratios", "new-tasks"])
+def test_a_run_that_was_kept_but_not_collected_is_collected_by_the_next_command(
+    folders, command, monkeypatch
+):
+    settings = new_tasks.NewTasks(SHORT, Recipe(1, 16, 1e-3), fraction=0.1, held_out=1)
+    monkeypatch.setattr(new_tasks.run, "__defaults__", (settings,))
+    monkeypatch.setattr(new_tasks, "DRAWN", (1,))
+    monkeypatch.setattr(table1, "GRIDS", {"Single task": (table1.GRIDS["Single task"][0], {"C": (1.0,)})})
+    monkeypatch.setattr("benchmarks.paper.shallow_table.GRIDS", table1.GRIDS)
+    monkeypatch.setattr(ratios, "EPS", (0.3,))
+    monkeypatch.setattr(ratios, "FACTORISATIONS", {"TT": "tt"})
+    if command == "mnist":
+        options = ["--fractions", "0.5", "--methods", "UD-MTL-2", "UD-MTL-3"]
+    else:
+        options = [] if command == "new-tasks" else ["--fractions", "1"]
+    path = run(folders, command, *options)[f"{command}.json"]
+    whole = json.loads(path.read_text())["runs"]
+    for kept in ([], whole[:-1]):
+        path.write_text(json.dumps({"runs": kept}))
+        run(folders, command, *options)
+        assert json.loads(path.read_text())["runs"] == whole
 
 
 def test_the_report_has_the_papers_tables(tmp_path):

@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 
 from . import adience, claims, mnist, new_tasks, omniglot, ratios, report, table1
-from .experiment import Draw, Experiment
+from .experiment import Draw, Experiment, drawn_from
 from .methods import Method, chosen, variants
 from .published import THOUSAND
 
@@ -66,8 +66,10 @@ def run_omniglot(options: Options) -> None:
     """Fifty alphabets."""
     experiment = omniglot.experiment(options.work, options.results)
     draws = options.draws(0.1, omniglot.FRACTIONS, omniglot.SEEDS)
+    picture, before = options.results / "alphabets.png", len(experiment.runs.rows())
     _run(options, experiment, draws, omniglot.load, omniglot.QUICK)
-    omniglot.draw_alphabets(experiment, options.data, options.results / "alphabets.png")
+    if len(experiment.runs.rows()) > before or not picture.exists():
+        omniglot.draw_alphabets(experiment, options.data, picture)
 
 
 def run_adience(options: Options) -> None:
@@ -120,7 +122,7 @@ def _run(
         named = {method.name: method for method in methods}
         experiment = experiment.validating(options.folds, options.repeats or options.folds, named)
     jobs = [(method, fraction, seed) for fraction, seed in draws for method in methods]
-    experiment.go(jobs, load(options.data))
+    experiment.go(jobs, drawn_from(load, options.data))
 
 
 COMMANDS: dict[str, Callable[[Options], None]] = {

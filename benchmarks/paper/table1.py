@@ -14,7 +14,7 @@ import tqdm
 
 from . import mnist
 from .collected import collect
-from .experiment import Draw, trained
+from .experiment import Draw, drawn_from, trained
 from .shallow_table import COMPONENTS, FOLDS, GRIDS, Part, cnn_features, pca_features, searched
 from .store import Runs, digest
 from .tasks import OneAgainstRest
@@ -28,17 +28,16 @@ def run(data: Path, work: Path, results: Path, draws: Sequence[tuple[float, int]
     about = settings()
     name = digest(about)
     runs = Runs(work / "table1" / "runs.jsonl", results / "table1.json")
+    collect(runs, about, {name})
     jobs = [(draw, kind, method) for draw in draws for kind, method in product(KINDS, GRIDS)]
-    keys = [_key(*job, name) for job in jobs]
-    left = [(job, key) for job, key in zip(jobs, keys, strict=True) if not runs.has(**key)]
-    drawn = mnist.load(data) if left else None
+    left = [(job, key) for job in jobs if not runs.has(**(key := _key(*job, name)))]
+    drawn = drawn_from(mnist.load, data)
 
     @lru_cache(maxsize=1)  # methods on the same features follow each other
     def parts(draw: tuple[float, int], kind: str) -> tuple[list[Part], Part, int]:
-        assert drawn is not None
         return parts_of(drawn(*draw), kind)
 
-    for (draw, kind, method), key in tqdm.tqdm(left, desc="table1"):
+    for (draw, kind, method), key in tqdm.tqdm(left, desc="table1", disable=not left):
         began = time.process_time()  # the first method on a kind of features pays for these
         folds, whole, steps = parts(draw, kind)
         found = searched(method, folds, whole)

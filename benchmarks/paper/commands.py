@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
+import tnshare as tn
+
 from . import adience, claims, mnist, new_tasks, omniglot, ratios, report, table1
 from .experiment import Draw, Experiment, drawn_from
 from .methods import Method, chosen, variants
@@ -125,15 +127,36 @@ def _run(
     experiment.go(jobs, drawn_from(load, options.data))
 
 
-COMMANDS: dict[str, Callable[[Options], None]] = {
-    "mnist": run_mnist,
-    "mnist-validated": run_mnist_validated,
-    "mnist-jax": run_mnist_jax,
-    "omniglot": run_omniglot,
-    "adience": run_adience,
-    "new-tasks": run_new_tasks,
-    "table1": run_table1,
-    "thousand": run_thousand,
-    "ratios": run_ratios,
-    "report": run_report,
+@dataclass(frozen=True)
+class Command:
+    """What is run, and which options it takes beside those of the machine and of folders."""
+
+    run: Callable[[Options], None]
+    takes: Sequence[str]
+
+
+_DRAWS = ("full", "fractions", "seeds")
+_TRAINED = (*_DRAWS, "methods", "folds", "repeats", "rates", "eps")
+COMMANDS = {
+    "mnist": Command(run_mnist, _TRAINED),
+    "mnist-validated": Command(run_mnist_validated, _TRAINED),
+    "mnist-jax": Command(run_mnist_jax, (*_DRAWS, "methods")),
+    "omniglot": Command(run_omniglot, _TRAINED),
+    "adience": Command(run_adience, _TRAINED),
+    "new-tasks": Command(run_new_tasks, ("full", "seeds")),
+    "table1": Command(run_table1, _DRAWS),
+    "thousand": Command(run_thousand, ("full", "seeds", "methods")),
+    "ratios": Command(run_ratios, _DRAWS),
+    "report": Command(run_report, ()),
 }
+
+
+def run(name: str, options: Options) -> None:
+    """A command, with no option that it would leave unread."""
+    command = COMMANDS[name]
+    given = [option for option in _TRAINED if getattr(options, option)]
+    for option in given:
+        if option not in command.takes:
+            takes = ", ".join(f"--{each}" for each in command.takes) or "none of these options"
+            raise tn.TnshareError(f"{name} has no use for --{option}: expected {takes}")
+    command.run(options)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import tnshare as tn
 
-from . import adience, claims, mnist, new_tasks, omniglot, ratios, report, table1
+from . import adience, claims, mnist, new_tasks, omniglot, ratios, report, summary, table1
 from .experiment import Draw, Experiment, drawn_from
 from .methods import Method, chosen, variants
 from .published import THOUSAND
@@ -62,6 +62,7 @@ def run_mnist_jax(options: Options) -> None:
     methods = chosen(mnist.methods(), options.methods or (() if options.full else mnist.QUICK))
     draws = options.draws(0.01, mnist.FRACTIONS, mnist.SEEDS)
     jax_digits.run(options.data, options.work, options.results, methods, draws)
+    print(summary.table(options.results / "mnist-jax.json"))
 
 
 def run_omniglot(options: Options) -> None:
@@ -85,11 +86,13 @@ def run_new_tasks(options: Options) -> None:
     """Alphabets that a shared network has not seen."""
     seeds = [seed for _, seed in options.draws(0.1, [0.1], new_tasks.SEEDS)]
     new_tasks.run(options.data, options.work, options.results, seeds)
+    print(summary.table(options.results / "new-tasks.json"))
 
 
 def run_table1(options: Options) -> None:
     """Classic methods on the features of digits."""
     table1.run(options.data, options.work, options.results, options.draws(0.01, [0.01], mnist.SEEDS))
+    print(summary.table(options.results / "table1.json"))
 
 
 def run_thousand(options: Options) -> None:
@@ -102,6 +105,7 @@ def run_thousand(options: Options) -> None:
 def run_ratios(options: Options) -> None:
     """Parameters that factors keep."""
     ratios.run(options.data, options.work, options.results, options.draws(0.01, [0.01], mnist.SEEDS))
+    print(summary.table(options.results / "ratios.json"))
 
 
 def run_report(options: Options) -> None:
@@ -125,6 +129,7 @@ def _run(
         experiment = experiment.validating(options.folds, options.repeats or options.folds, named)
     jobs = [(method, fraction, seed) for fraction, seed in draws for method in methods]
     experiment.go(jobs, drawn_from(load, options.data))
+    print(summary.table(experiment.results))
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,15 @@ def test_an_option_that_would_be_ignored_is_refused(given, told, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_the_quick_version_of_the_faces_has_a_hundredth_of_them(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(commands, "_run", lambda options, experiment, draws, *_: asked.append(draws))
+    for full in (False, True):
+        commands.run_adience(commands.Options(full, None, tmp_path / "r", tmp_path / "w"))
+    assert asked[0] == [(0.01, 0)]
+    assert len(asked[1]) == 50
+
+
 def test_a_table_of_results_has_no_interval_of_two_seeds(tmp_path):
     rows = rows_of({"STL": [4.0, 5.0, 6.0], "TT": [4.0, 5.0]}) + rows_of({"TT": [1.0]}, 0.1)
     (tmp_path / "it.json").write_text(json.dumps({"runs": rows}))

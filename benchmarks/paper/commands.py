@@ -78,7 +78,7 @@ def run_omniglot(options: Options) -> None:
 def run_adience(options: Options) -> None:
     """Age and gender, where somebody has the faces."""
     experiment = adience.experiment(options.work, options.results)
-    draws = options.draws(0.1, adience.FRACTIONS, adience.SEEDS)
+    draws = options.draws(adience.QUICK_FRACTION, adience.FRACTIONS, adience.SEEDS)
     _run(options, experiment, draws, adience.load, adience.QUICK)
 
 

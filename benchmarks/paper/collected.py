@@ -26,7 +26,7 @@ def collect(runs: Runs, protocol: Mapping[str, Any], digests: Collection[str]) -
             return
         rows.sort(key=lambda row: (row["fraction"], row["method"], row["seed"]))
         note = {"note": old["note"]} if "note" in old else {}
-        found = {**commit(), **note, "machine": machine(), "protocol": protocol, "runs": rows}
+        found = {**commit(), "machine": machine(), **note, "protocol": protocol, "runs": rows}
         write_whole(runs.results, json.dumps(found, indent=1) + "\n")
 
 

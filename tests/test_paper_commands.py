@@ -55,13 +55,16 @@ def run(folders, *arguments):
     return {p.name: p for p in (folders / "r").iterdir()}
 
 
-def test_the_digits_from_the_command_line_to_the_report(folders):
+def test_the_digits_from_the_command_line_to_the_report(folders, capsys):
     found = run(folders, "mnist", "--fractions", "0.5", "--methods", "STL", "UD-MTL-3", "DMTRL-LAF")
     rows = json.loads(found["mnist.json"].read_text())["runs"]
     assert [(r["method"], r["steps"]) for r in rows] == [("DMTRL-LAF", 4), ("STL", 4), ("UD-MTL-3", 4)]
     before = found["mnist.json"].read_text()
+    (folders / "data").rename(folders / "elsewhere")  # what is finished needs no images
+    capsys.readouterr()
     run(folders, "mnist", "--fractions", "0.5", "--methods", "STL", "UD-MTL-3", "DMTRL-LAF")
-    assert json.loads(before)["runs"] == json.loads(found["mnist.json"].read_text())["runs"]
+    assert before == found["mnist.json"].read_text()
+    assert capsys.readouterr().err == ""  # no empty bar
     page = run(folders, "report")["report.html"].read_text()
     assert "<img alt" in page
     assert "nothing was measured" in page  # of the faces
@@ -85,6 +88,8 @@ def test_omniglot_draws_the_most_and_the_least_related_alphabets(folders):
     assert set(rows[0]["related"]["fc1"]) == {"most", "least"}
     assert len(rows[0]["task_errors"]) == 3
     assert found["alphabets.png"].read_bytes().startswith(b"\x89PNG")
+    (folders / "data").rename(folders / "elsewhere")
+    run(folders, "omniglot", "--methods", "UD-MTL-2", "DMTRL-TT")  # finished: no drawings are needed
     assert "The most and the least related" in run(folders, "report")["report.html"].read_text()
 
 
@@ -146,7 +151,16 @@ def test_new_alphabets_are_fitted_in_three_ways(folders, monkeypatch):
     sizes = {r["method"]: r["parameters"] for r in rows}
     assert sizes["from scratch"] == sizes["fine-tuned"] > 100 * sizes["codes only"]
     monkeypatch.setattr(new_tasks, "trained", None)
-    new_tasks.run(data, work, results, [0], settings)  # finished: nothing is trained
+    new_tasks.run(folders / "none", work, results, [0], settings)  # finished: nothing is read or trained
+
+
+def test_networks_of_the_known_alphabets_are_kept_for_those_held_out(folders):
+    data = omniglot.omniglot(folders / "data")
+    for held_out in (1, 2, 1):
+        settings = new_tasks.NewTasks(SHORT, Recipe(1, 16, 1e-3), fraction=0.1, held_out=held_out)
+        shared, new = new_tasks.known_alphabets(data, folders / "w", settings, seed=0)
+        assert (len(shared.tasks), len(new)) == (3 - held_out, held_out)
+    assert len(list((folders / "w").rglob("*.pt"))) == 2
 
 
 def test_fitting_codes_leaves_what_is_shared_alone():
@@ -202,18 +216,49 @@ def test_faces_are_trained_on_as_published(folders):
     assert "Error of each task" in report.write(folders / "r").read_text()
 
 
-def test_classic_methods_are_run_once_for_each_draw(folders, monkeypatch):
+def test_classic_methods_go_on_where_they_were_killed(folders, monkeypatch):
     grids = {name: (model, {"C": (1.0,)}) for name, (model, _) in list(table1.GRIDS.items())[:2]}
     monkeypatch.setattr(table1, "GRIDS", grids)
     monkeypatch.setattr("benchmarks.paper.shallow_table.GRIDS", grids)
+    called, searched = [], table1.searched
+
+    def killed(*given):
+        called.append(given[0])
+        if len(called) == 4:
+            raise KeyboardInterrupt
+        return searched(*given)
+
+    monkeypatch.setattr(table1, "searched", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run(folders, "table1", "--fractions", "1")
     found = run(folders, "table1", "--fractions", "1")
+    assert called == [*grids, *grids, list(grids)[1]]
     rows = json.loads(found["table1.json"].read_text())["runs"]
     assert [r["method"] for r in rows] == sorted(
         f"{name}, {kind}" for name in grids for kind in ("CNN", "PCA")
     )
     assert rows[0]["chosen"] == {"C": 1.0}
-    monkeypatch.setattr(table1, "trained", None)
+    assert [r["steps"] for r in rows] == [8, 0, 8, 0]
+    assert all({"cpu_seconds", "commit"} <= r.keys() for r in rows)
+    monkeypatch.setattr(table1, "searched", None)
     run(folders, "table1", "--fractions", "1")
+
+
+def test_features_of_a_fold_have_not_seen_what_it_holds_out(folders, monkeypatch):
+    seen, trained = [], table1.trained
+    monkeypatch.setattr(table1, "trained", lambda *given: seen.append(given[1].train) or trained(*given))
+    draw = mnist.load(folders / "data")(1.0, 0)
+    folds, whole, _ = table1.parts_of(draw, "CNN")
+    assert [len(tasks.labels) for tasks in seen] == [80, 80, 80, 120]
+    held = []
+    for part, tasks in zip(folds, seen, strict=False):
+        known = {image.numpy().tobytes() for image in tasks.images}
+        held.append({image.numpy().tobytes() for image in part.held.images})
+        assert not known & held[-1]
+        assert [len(each) for each in part.features] == [80, 40]
+    assert len(set.union(*held)) == 120  # every image is held out once
+    assert len(whole.features[1]) == len(draw.test.labels)
+    assert table1.settings()["network"]["method"]["rate"] == mnist.VALIDATED.get("UD-MTL-3")
 
 
 def test_ratios_are_those_of_trained_networks_by_both_rules(folders, monkeypatch):
@@ -224,6 +269,33 @@ def test_ratios_are_those_of_trained_networks_by_both_rules(folders, monkeypatch
     bound, per_svd = rows["TT, one bound, eps 0.3"], rows["TT, per SVD, eps 0.3"]
     assert 0 < per_svd["kept"] < bound["kept"]  # the authors' rule cuts more
     assert bound["parameters"] == round(bound["kept"] * mnist.DENSE)
+    assert all({"cpu_seconds", "commit"} <= row.keys() for row in rows.values())
+    monkeypatch.setattr(ratios, "kept_parameters", None)
+    (folders / "data").rename(folders / "elsewhere")
+    run(folders, "ratios", "--fractions", "0.2")  # finished: nothing is read or shared
+
+
+@pytest.mark.parametrize("command", ["mnist", "table1", "ratios", "new-tasks"])
+def test_a_run_that_was_kept_but_not_collected_is_collected_by_the_next_command(
+    folders, command, monkeypatch
+):
+    settings = new_tasks.NewTasks(SHORT, Recipe(1, 16, 1e-3), fraction=0.1, held_out=1)
+    monkeypatch.setattr(new_tasks.run, "__defaults__", (settings,))
+    monkeypatch.setattr(new_tasks, "DRAWN", (1,))
+    monkeypatch.setattr(table1, "GRIDS", {"Single task": (table1.GRIDS["Single task"][0], {"C": (1.0,)})})
+    monkeypatch.setattr("benchmarks.paper.shallow_table.GRIDS", table1.GRIDS)
+    monkeypatch.setattr(ratios, "EPS", (0.3,))
+    monkeypatch.setattr(ratios, "FACTORISATIONS", {"TT": "tt"})
+    if command == "mnist":
+        options = ["--fractions", "0.5", "--methods", "UD-MTL-2", "UD-MTL-3"]
+    else:
+        options = [] if command == "new-tasks" else ["--fractions", "1"]
+    path = run(folders, command, *options)[f"{command}.json"]
+    whole = json.loads(path.read_text())["runs"]
+    for kept in ([], whole[:-1]):
+        path.write_text(json.dumps({"runs": kept}))
+        run(folders, command, *options)
+        assert json.loads(path.read_text())["runs"] == whole
 
 
 def test_a_thousand_images_have_a_table_of_their_own(folders, monkeypatch):

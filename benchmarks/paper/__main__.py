@@ -39,7 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     torch.set_num_threads(options.threads)
     keep_memory()
     with told():
-        commands.COMMANDS[options.experiment](
+        commands.run(
+            options.experiment,
             commands.Options(
                 full=options.full,
                 data=folder(options.data),
@@ -52,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 repeats=options.repeats,
                 rates=options.rates,
                 eps=options.eps,
-            )
+            ),
         )
 
 

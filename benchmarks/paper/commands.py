@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
-from . import adience, claims, mnist, new_tasks, omniglot, ratios, report, table1
-from .experiment import Draw, Experiment
+import tnshare as tn
+
+from . import adience, claims, mnist, new_tasks, omniglot, ratios, report, summary, table1
+from .experiment import Draw, Experiment, drawn_from
 from .methods import Method, chosen, variants
 from .published import THOUSAND
 
@@ -60,20 +62,23 @@ def run_mnist_jax(options: Options) -> None:
     methods = chosen(mnist.methods(), options.methods or (() if options.full else mnist.QUICK))
     draws = options.draws(0.01, mnist.FRACTIONS, mnist.SEEDS)
     jax_digits.run(options.data, options.work, options.results, methods, draws)
+    print(summary.table(options.results / "mnist-jax.json"))
 
 
 def run_omniglot(options: Options) -> None:
     """Fifty alphabets."""
     experiment = omniglot.experiment(options.work, options.results)
     draws = options.draws(0.1, omniglot.FRACTIONS, omniglot.SEEDS)
+    picture, before = options.results / "alphabets.png", len(experiment.runs.rows())
     _run(options, experiment, draws, omniglot.load, omniglot.QUICK)
-    omniglot.draw_alphabets(experiment, options.data, options.results / "alphabets.png")
+    if len(experiment.runs.rows()) > before or not picture.exists():
+        omniglot.draw_alphabets(experiment, options.data, picture)
 
 
 def run_adience(options: Options) -> None:
     """Age and gender, where somebody has the faces."""
     experiment = adience.experiment(options.work, options.results)
-    draws = options.draws(0.1, adience.FRACTIONS, adience.SEEDS)
+    draws = options.draws(adience.QUICK_FRACTION, adience.FRACTIONS, adience.SEEDS)
     _run(options, experiment, draws, adience.load, adience.QUICK)
 
 
@@ -81,11 +86,13 @@ def run_new_tasks(options: Options) -> None:
     """Alphabets that a shared network has not seen."""
     seeds = [seed for _, seed in options.draws(0.1, [0.1], new_tasks.SEEDS)]
     new_tasks.run(options.data, options.work, options.results, seeds)
+    print(summary.table(options.results / "new-tasks.json"))
 
 
 def run_table1(options: Options) -> None:
     """Classic methods on the features of digits."""
     table1.run(options.data, options.work, options.results, options.draws(0.01, [0.01], mnist.SEEDS))
+    print(summary.table(options.results / "table1.json"))
 
 
 def run_thousand(options: Options) -> None:
@@ -98,6 +105,7 @@ def run_thousand(options: Options) -> None:
 def run_ratios(options: Options) -> None:
     """Parameters that factors keep."""
     ratios.run(options.data, options.work, options.results, options.draws(0.01, [0.01], mnist.SEEDS))
+    print(summary.table(options.results / "ratios.json"))
 
 
 def run_report(options: Options) -> None:
@@ -120,18 +128,40 @@ def _run(
         named = {method.name: method for method in methods}
         experiment = experiment.validating(options.folds, options.repeats or options.folds, named)
     jobs = [(method, fraction, seed) for fraction, seed in draws for method in methods]
-    experiment.go(jobs, load(options.data))
+    experiment.go(jobs, drawn_from(load, options.data))
+    print(summary.table(experiment.results))
 
 
-COMMANDS: dict[str, Callable[[Options], None]] = {
-    "mnist": run_mnist,
-    "mnist-validated": run_mnist_validated,
-    "mnist-jax": run_mnist_jax,
-    "omniglot": run_omniglot,
-    "adience": run_adience,
-    "new-tasks": run_new_tasks,
-    "table1": run_table1,
-    "thousand": run_thousand,
-    "ratios": run_ratios,
-    "report": run_report,
+@dataclass(frozen=True)
+class Command:
+    """What is run, and which options it takes beside those of the machine and of folders."""
+
+    run: Callable[[Options], None]
+    takes: Sequence[str]
+
+
+_DRAWS = ("full", "fractions", "seeds")
+_TRAINED = (*_DRAWS, "methods", "folds", "repeats", "rates", "eps")
+COMMANDS = {
+    "mnist": Command(run_mnist, _TRAINED),
+    "mnist-validated": Command(run_mnist_validated, _TRAINED),
+    "mnist-jax": Command(run_mnist_jax, (*_DRAWS, "methods")),
+    "omniglot": Command(run_omniglot, _TRAINED),
+    "adience": Command(run_adience, _TRAINED),
+    "new-tasks": Command(run_new_tasks, ("full", "seeds")),
+    "table1": Command(run_table1, _DRAWS),
+    "thousand": Command(run_thousand, ("full", "seeds", "methods")),
+    "ratios": Command(run_ratios, _DRAWS),
+    "report": Command(run_report, ()),
 }
+
+
+def run(name: str, options: Options) -> None:
+    """A command, with no option that it would leave unread."""
+    command = COMMANDS[name]
+    given = [option for option in _TRAINED if getattr(options, option)]
+    for option in given:
+        if option not in command.takes:
+            takes = ", ".join(f"--{each}" for each in command.takes) or "none of these options"
+            raise tn.TnshareError(f"{name} has no use for --{option}: expected {takes}")
+    command.run(options)

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from tnshare_torch.shared import Shared
 from torch import nn
 
 import tnshare as tn
-from benchmarks.records import commit
 
 from .collected import collect
 from .methods import Method
@@ -101,11 +101,12 @@ class Experiment:
 
     def go(self, jobs: Sequence[tuple[Method, float, int]], draw: Callable[[float, int], Draw]) -> None:
         """Run what is not finished yet; ``draw`` is called once for all methods on the same images."""
+        self.collect()  # a command that was killed may have kept a run and not collected it
         left = [job for job in jobs if not self.finished(*job)]
         epochs = self.protocol.first.epochs + self.protocol.second.epochs
         epochs *= max(1, self.repeats)
         total = sum(_work(method, fraction) * epochs for method, fraction, _ in left)
-        with tqdm.tqdm(total=total, unit="", unit_scale=True, desc=self.name) as bar:
+        with tqdm.tqdm(total=total, unit="", unit_scale=True, desc=self.name, disable=not left) as bar:
             for (fraction, seed), methods in _by_draw(left):
                 given = draw(fraction, seed)
                 for method in methods:
@@ -136,7 +137,6 @@ class Experiment:
             "protocol": digest(self.settings(method)),
             **found,
             "cpu_seconds": round(time.process_time() - began, 1),
-            "commit": commit()["commit"],
         }
 
     def _tested(self, method: Method, draw: Draw, progress: Progress) -> dict[str, Any]:
@@ -181,6 +181,14 @@ class Experiment:
         shared = tnt.share(draw.networks(draw.shareable, 1.0), layers={"*": "single"})
         fit(shared, 0, draw.train, self.protocol.first, draw.seed, progress)
         return shared.unshare()
+
+
+def drawn_from(
+    load: Callable[[Path], Callable[[float, int], Draw]], where: Path
+) -> Callable[[float, int], Draw]:
+    """Draws of data that are read when one is asked for, so that finished runs need none."""
+    read = cache(load)
+    return lambda fraction, seed: read(where)(fraction, seed)
 
 
 def trained(

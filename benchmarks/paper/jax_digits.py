@@ -17,7 +17,7 @@ from torch import Generator, nn
 
 from . import mnist
 from .collected import collect
-from .experiment import Draw, Protocol
+from .experiment import Draw, Protocol, drawn_from
 from .methods import Method
 from .store import Runs
 from .tasks import OneAgainstRest
@@ -33,15 +33,19 @@ def run(
     runs = Runs(work / "mnist-jax" / "runs.jsonl", results / "mnist-jax.json")
     settings = {name: mnist.PROTOCOL.settings(method) for name, method in mnist.methods().items()}
     digests = {name: mnist.PROTOCOL.digest(method) for name, method in mnist.methods().items()}
-    jobs = [(method, draw) for draw in draws for method in methods]
-    load = mnist.load(data)
-    for method, (fraction, seed) in tqdm.tqdm(jobs, desc="mnist in JAX"):
-        key = {"method": method.name, "fraction": fraction, "seed": seed, "protocol": digests[method.name]}
-        if not runs.has(**key):
-            began = time.process_time()
-            found = tested(method, load(fraction, seed), mnist.PROTOCOL)
-            runs.add({**key, **found, "cpu_seconds": round(time.process_time() - began, 1)})
-            collect(runs, settings, set(digests.values()))
+    collect(runs, settings, set(digests.values()))
+    keys = [
+        {"method": method.name, "fraction": fraction, "seed": seed, "protocol": digests[method.name]}
+        for fraction, seed in draws
+        for method in methods
+    ]
+    left = [key for key in keys if not runs.has(**key)]
+    named, drawn = {method.name: method for method in methods}, drawn_from(mnist.load, data)
+    for key in tqdm.tqdm(left, desc="mnist in JAX", disable=not left):
+        began = time.process_time()
+        found = tested(named[key["method"]], drawn(key["fraction"], key["seed"]), mnist.PROTOCOL)
+        runs.add({**key, **found, "cpu_seconds": round(time.process_time() - began, 1)})
+        collect(runs, settings, set(digests.values()))
 
 
 def tested(method: Method, draw: Draw, protocol: Protocol) -> dict[str, Any]:

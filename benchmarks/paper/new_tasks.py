@@ -6,6 +6,7 @@ import copy
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache, lru_cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,6 @@ import torch
 import tqdm
 from tnshare_torch.shared import Shared
 from torch import nn
-
-from benchmarks.records import commit
 
 from .collected import collect
 from .data import Alphabets, omniglot
@@ -61,24 +60,38 @@ SETTINGS = NewTasks(
 
 def run(where: Path, work: Path, results: Path, seeds: Sequence[int], settings: NewTasks = SETTINGS) -> None:
     """Train on the known alphabets and fit the new ones, for each seed that is not finished yet."""
-    data = omniglot(where)
+    about = asdict(settings)
+    name = digest(about)
+    runs = Runs(work / "new-tasks" / "runs.jsonl", results / "new-tasks.json")
+    collect(runs, about, {name})
+    jobs = product(seeds, DRAWN, WAYS)
+    left = [(job, key) for job in jobs if not runs.has(**(key := _key(*job, name)))]
+    read = cache(omniglot)  # when something is left to be done
+
+    @lru_cache(maxsize=1)  # the ways of a seed follow each other
+    def known(seed: int) -> tuple[Shared, list[int]]:
+        return known_alphabets(read(where), work, settings, seed)
+
+    with tqdm.tqdm(total=len(left), desc="new-tasks", disable=not left) as bar:
+        for (seed, drawn, way), key in left:
+            bar.set_postfix_str(f"seed {seed}, {drawn} drawings, {way}")
+            shared, new = known(seed)
+            found = tested(read(where), settings, shared, new, seed, drawn, way)
+            runs.add({**key, **found, "alphabets": new})
+            collect(runs, about, {name})
+            bar.update()
+
+
+def known_alphabets(data: Alphabets, work: Path, settings: NewTasks, seed: int) -> tuple[Shared, list[int]]:
+    """A network that shares all alphabets but those held out, and which these are."""
     method = methods(len(data.names) - settings.held_out)[settings.method]
     method = replace(method, share={**method.share, "eps": settings.eps})
-    about = asdict(settings)
-    runs = Runs(work / "new-tasks" / "runs.jsonl", results / "new-tasks.json")
-    for seed in tqdm.tqdm(seeds, desc="new-tasks"):
-        keys = {(drawn, way): _key(drawn, way, seed, digest(about)) for drawn, way in product(DRAWN, WAYS)}
-        left = [pair for pair, key in keys.items() if not runs.has(**key)]
-        if not left:
-            continue
-        known, new = split(len(data.names), settings.held_out, seed)
-        experiment = Experiment("known-alphabets", settings.known, {method.name: method}, work, work)
-        draw = drawer(data, known)(settings.fraction, seed)
-        shared, _ = trained(method, draw, settings.known, experiment.stage_one)
-        for drawn, way in left:
-            found = tested(data, settings, shared, new, seed, drawn, way)
-            runs.add({**keys[drawn, way], **found, "alphabets": new, "commit": commit()["commit"]})
-            collect(runs, about, {digest(about)})
+    known, new = split(len(data.names), settings.held_out, seed)
+    # Networks of the first stage are kept under this name, and there is one of each known alphabet.
+    name = f"known-alphabets-without-{settings.held_out}"
+    experiment = Experiment(name, settings.known, {method.name: method}, work, work)
+    draw = drawer(data, known)(settings.fraction, seed)
+    return trained(method, draw, settings.known, experiment.stage_one)[0], new
 
 
 def split(alphabets: int, held_out: int, seed: int) -> tuple[list[int], list[int]]:
@@ -108,7 +121,7 @@ def tested(
     }
 
 
-def _key(drawn: int, way: str, seed: int, protocol: str) -> dict[str, Any]:
+def _key(seed: int, drawn: int, way: str, protocol: str) -> dict[str, Any]:
     return {"method": way, "fraction": drawn / DRAWINGS, "seed": seed, "protocol": protocol}
 
 

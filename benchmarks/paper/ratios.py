@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from torch import nn
 
 from . import mnist
 from .collected import collect
+from .experiment import drawn_from
 from .methods import FACTORISATIONS
 from .networks import LeNet
 from .store import Runs, digest
@@ -26,16 +29,25 @@ def run(data: Path, work: Path, results: Path, draws: Sequence[tuple[float, int]
     settings = {"first": mnist.PROTOCOL.settings(mnist.methods()["STL"])["first"], "eps": EPS, "rules": RULES}
     name = digest(settings)
     runs = Runs(work / "ratios" / "runs.jsonl", results / "ratios.json")
-    experiment, drawn = mnist.experiment(work, results), mnist.load(data)
-    ways = list(product(FACTORISATIONS, RULES, EPS))
-    for fraction, seed in tqdm.tqdm(draws, desc="ratios"):
-        keys = {way: {"method": named(*way), "fraction": fraction, "seed": seed} for way in ways}
-        left = [way for way in ways if not runs.has(**keys[way], protocol=name)]
-        nets = experiment.stage_one(drawn(fraction, seed)) if left else []
-        for way in left:
-            size = kept_parameters(nets, *way)
-            runs.add({**keys[way], "protocol": name, "parameters": size, "kept": size / mnist.DENSE})
+    collect(runs, settings, {name})
+    jobs = product(draws, product(FACTORISATIONS, RULES, EPS))
+    left = [(draw, way, key) for draw, way in jobs if not runs.has(**(key := _key(draw, way, name)))]
+    experiment, drawn = mnist.experiment(work, results), drawn_from(mnist.load, data)
+
+    @lru_cache(maxsize=1)  # ways of the same networks follow each other
+    def networks(draw: tuple[float, int]) -> list[nn.Module]:
+        return experiment.stage_one(drawn(*draw))
+
+    for draw, way, key in tqdm.tqdm(left, desc="ratios", disable=not left):
+        began = time.process_time()  # the first way to share networks pays for these
+        size = kept_parameters(networks(draw), *way)
+        seconds = round(time.process_time() - began, 1)
+        runs.add({**key, "parameters": size, "kept": size / mnist.DENSE, "cpu_seconds": seconds})
         collect(runs, settings, {name})
+
+
+def _key(draw: tuple[float, int], way: tuple[str, str, float], protocol: str) -> dict[str, Any]:
+    return {"method": named(*way), "fraction": draw[0], "seed": draw[1], "protocol": protocol}
 
 
 def named(factorisation: str, rule: str, eps: float) -> str:

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks.records import commit
+
 KEY = ("method", "fraction", "seed", "protocol")
 
 
@@ -22,6 +24,8 @@ class Runs:
 
     def __init__(self, path: Path, results: Path) -> None:
         self.path, self.results = path, results
+        found = commit()  # of now: there may be another one when a run is finished
+        self.about = found if found["dirty"] else {"commit": found["commit"]}
 
     def rows(self) -> list[dict[str, Any]]:
         """All runs of the results and of the store: the last of each method, fraction, seed and protocol."""
@@ -34,10 +38,10 @@ class Runs:
         return key_of(key) in {key_of(row) for row in self.rows()}
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """One more finished run, on the disk before this returns."""
+        """One more finished run and the commit it is of, on the disk before this returns."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        line = json.dumps(row, sort_keys=True, allow_nan=False)
-        with self.path.open("ab+") as file, _locked(file):
+        line = json.dumps({**row, **self.about}, sort_keys=True, allow_nan=False)
+        with self.path.open("ab+") as file, locked(file.fileno()):
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - 1))
             torn = size > 0 and file.read(1) != b"\n"  # another process was killed while it wrote
@@ -76,9 +80,10 @@ def write_whole(path: Path, text: str) -> None:
 
 
 @contextmanager
-def _locked(file: Any) -> Iterator[None]:
-    fcntl.flock(file, fcntl.LOCK_EX)
+def locked(descriptor: int) -> Iterator[None]:
+    """Other processes that ask for the same file or folder wait until this is done."""
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
     try:
         yield
     finally:
-        fcntl.flock(file, fcntl.LOCK_UN)
+        fcntl.flock(descriptor, fcntl.LOCK_UN)

@@ -85,8 +85,6 @@ def bytes_held(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 def product_alone(facts: Mapping[str, Any]) -> float | None:
     """The thin product of a line of the roofline, in blocks that stay in a cache, in times the least."""
-    if "thin product, seconds" in facts:  # so in results of before rounds were compared
-        return float(facts["thin product, seconds"] / facts["least seconds"])
     found: float | None = facts.get("thin product")
     return found
 

@@ -63,3 +63,23 @@ def test_a_command_says_what_there_is_when_it_is_done(tmp_path, monkeypatch, cap
     assert lines[1].split() == ["GO-MTL,", "PCA", "4.00", "(1)"]
     page = f"{tmp_path / 'report.html'}, by python -m benchmarks.paper report, has tables and figures"
     assert lines[2] == page
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("{", r"error: mnist\.json must be a file of results, in JSON"),
+        ("{}", r"error: mnist\.json must be a file of results with 'runs': found nothing"),
+        ('{"protocol": {}, "runs": 1}', "with 'runs': found protocol, runs"),
+        (
+            '{"protocol": {}, "runs": [{}]}',
+            r"error: mnist\.json must have runs with method, fraction, seed: found one",
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", ["mnist", "report"])
+def test_damaged_results_are_refused_and_left(command, content, told, tmp_path):
+    (tmp_path / "mnist.json").write_text(content)
+    with pytest.raises(SystemExit, match=told):
+        main([command, "--results", str(tmp_path), "--work", str(tmp_path / "work")])
+    assert (tmp_path / "mnist.json").read_text() == content

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from itertools import permutations
 from pathlib import Path
 
 from .stats import Row, by_layer, by_seed, fall, mean_of, paired
+from .store import read
 
 _MEASURES = {
     "multiclass_error": "",
@@ -24,7 +24,7 @@ _LAYERED = ("sharing", "similarity")
 
 def facts(path: Path) -> dict[str, float]:
     """All numbers of a file of results that a document may cite, by what they are called there."""
-    rows: list[Row] = json.loads(path.read_text(encoding="utf-8"))["runs"]
+    rows: list[Row] = read(path)["runs"]
     found: dict[str, float] = {"runs": len(rows)}
     found["hours"] = sum(row.get("cpu_seconds", 0) for row in rows) / 3600
     for fraction in sorted({row["fraction"] for row in rows}):

@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.records import commit, machine
 
-from .store import Runs, key_of, locked, write_whole
+from .store import Runs, key_of, locked, read, write_whole
 
 
 def collect(runs: Runs, protocol: Mapping[str, Any], digests: Collection[str]) -> None:
@@ -20,7 +20,7 @@ def collect(runs: Runs, protocol: Mapping[str, Any], digests: Collection[str]) -
     A file that has them all already is left as it is: nothing was run on this machine at this commit.
     """
     with _alone(runs.results.parent):  # who reads first must also write first
-        old = json.loads(runs.results.read_text(encoding="utf-8")) if runs.results.exists() else {"runs": []}
+        old = read(runs.results) if runs.results.exists() else {"runs": []}
         rows = [row for row in runs.rows() if row["protocol"] in digests]
         if {key_of(row) for row in rows} <= {key_of(row) for row in old["runs"]}:
             return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ import tnshare as tn
 
 from .collected import collect
 from .methods import Method
-from .store import Runs, digest
+from .store import Runs, digest, read
 from .tasks import Tasks
 from .training import Recipe, fit
 
@@ -157,7 +156,7 @@ class Experiment:
         """All finished runs of this protocol as one file of results."""
         settings = {name: self.settings(method) for name, method in self.methods.items()}
         if self.folds and self.results.exists():  # other rates may have been tried before
-            settings = {**json.loads(self.results.read_text(encoding="utf-8"))["protocol"], **settings}
+            settings = {**read(self.results).get("protocol", {}), **settings}
         collect(self.runs, settings, {digest(each) for each in settings.values()})
 
     def stage_one(self, draw: Draw, progress: Progress = lambda: None) -> list[nn.Module]:

@@ -13,14 +13,12 @@ from .report_alphabets import alphabets, new_alphabets
 from .report_digits import digits, in_jax, kept
 from .report_search import SEARCHES, searched
 from .stats import Row, mean_of
-from .store import write_whole
+from .store import read, write_whole
 
 
 def write(results: Path) -> Path:
     """The report on what is in a folder of results."""
-    found = {
-        path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(results.glob("*.json"))
-    }
+    found = {path.stem: read(path) for path in sorted(results.glob("*.json"))}
     rows = {name: each["runs"] for name, each in found.items()}
     parts = [
         html.paragraph(

@@ -11,9 +11,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks import results
 from benchmarks.records import commit
+from tnshare.errors import TnshareError
 
 KEY = ("method", "fraction", "seed", "protocol")
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A file of results, with runs."""
+    found = results.read(path)
+    runs, needed = found.get("runs"), KEY[:3]
+    if not isinstance(runs, list):
+        raise TnshareError(
+            f"{path.name} must be a file of results with 'runs': found {', '.join(found) or 'nothing'}"
+        )
+    if not all(isinstance(row, dict) and row.keys() >= {*needed} for row in runs):
+        raise TnshareError(f"{path.name} must have runs with {', '.join(needed)}: found one without")
+    return found
 
 
 class Runs:
@@ -30,7 +45,7 @@ class Runs:
     def rows(self) -> list[dict[str, Any]]:
         """All runs of the results and of the store: the last of each method, fraction, seed and protocol."""
         stored = self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else []
-        known = json.loads(self.results.read_text(encoding="utf-8"))["runs"] if self.results.exists() else []
+        known = read(self.results)["runs"] if self.results.exists() else []
         return list({key_of(row): row for row in (*known, *_whole(stored))}.values())
 
     def has(self, **key: Any) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from .stats import Row, mean_of
+from .store import read
 
 _MEASURES = {"multiclass_error": "error in per cent", "kept": "parameters kept, as a fraction"}
 
@@ -14,7 +14,7 @@ def table(path: Path) -> str:
     """Means of every method on every fraction, with their seeds, and 95 % intervals if these are three."""
     if not path.exists():
         return "nothing was run"
-    rows: list[Row] = json.loads(path.read_text(encoding="utf-8"))["runs"]
+    rows: list[Row] = read(path)["runs"]
     measure = next(name for name in _MEASURES if any(name in row for row in rows))
     fractions = sorted({row["fraction"] for row in rows})
     lines = [[_MEASURES[measure], *(f"{100 * fraction:.3g} %" for fraction in fractions)]]

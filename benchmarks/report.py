@@ -89,16 +89,15 @@ def _grid(backend: str, measured: Sequence[Row]) -> list[str]:
 def _again(backend: str, measured: Sequence[Row], again: Sequence[Row]) -> list[str]:
     """The verdicts with the second measurement of what missed a limit in the first."""
     first, failed = _split(measured)
-    missed = verdicts.missed(first, backend)
-    second = {row["name"]: row for row in again if "error" not in row and row["name"] in missed}
-    if not second:
+    names, rows = verdicts.again(first, _split(again)[0], backend)
+    if not names:
         return []
-    still = verdicts.missed(list(second.values()), backend) & missed
-    large = [second.get(row["name"], row) for row in first if not verdicts.small(row)]
+    missed, still = (len(verdicts.missed(each, backend)) for each in (first, rows))
+    large = [row for row in rows if not verdicts.small(row)]
     text = (
-        f"{len(missed)} points missed a limit above, some of them by chance. {len(second)} of these were "
-        f"tuned and measured again, for longer; {len(still)} missed a limit again. With the second "
-        "measurement in place of the first (what kept its limits was measured once):"
+        f"{missed} points missed a limit above or below 50 us, some of them by chance. {len(names)} of these "
+        f"were tuned and measured again, for longer, after which {still} miss a limit. With the second "
+        "measurement in place of the first (what kept its limits was measured once), of 50 us and more:"
     )
     title = f"## {backend}: the points that missed a limit, measured again"
     return ["", title, "", text, "", *_verdicts(verdicts.grid(large, backend)), *_errors(failed)]

@@ -156,6 +156,13 @@ def missed(rows: Sequence[Row], backend: str) -> set[str]:
     return {name for verdict in found for name in verdict.missed}
 
 
+def again(first: Sequence[Row], second: Sequence[Row], backend: str) -> tuple[set[str], list[Row]]:
+    """What was measured a second time of what missed a limit: its names, and all rows with it in place."""
+    names = missed(first, backend)
+    found = {row["name"]: row for row in second if row["name"] in names}
+    return set(found), [found.get(row["name"], row) for row in first]
+
+
 def unseen(rows: Sequence[Row]) -> list[Verdict]:
     """The verdict on the cost model alone, at shapes that it was not fitted to."""
     pairs = ratios(rows, "own: ", "tnshare auto")

@@ -139,7 +139,7 @@ def test_jax_waits_for_arrays_and_knows_what_is_compiled():
 
 def test_a_compiled_program_has_both_parts_and_an_analysis():
     W, x = jnp.ones((64, 8)), jnp.ones((3, 64))
-    program = compiled(lambda W, x: jnp.tanh(x @ W), (W, x), (), True)
+    program = compiled(lambda W, x: jnp.tanh(x @ W), (W, x), tuple, True)
     (y, _), (dW, dx) = program()
     assert y.shape == (3, 8)
     expected = jax.grad(lambda W: jnp.tanh(x @ W).sum())(W)
@@ -147,7 +147,7 @@ def test_a_compiled_program_has_both_parts_and_an_analysis():
     assert dx.shape == x.shape
     assert JaxMeter().peak(program) > 0
     assert program.parameters == program.gradients == 4 * 64 * 8
-    assert compiled(lambda W, x: x @ W, (W, x), (), False).backward is None
+    assert compiled(lambda W, x: x @ W, (W, x), tuple, False).backward is None
 
 
 def test_memory_is_kept_and_given_back():

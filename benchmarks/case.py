@@ -10,7 +10,7 @@ from typing import Any
 
 import tnshare as tn
 from tnshare.network import Network
-from tnshare.ways import Way
+from tnshare.planning import Way
 
 METHODS = ("laf", "tucker", "tt")
 _BYTES = 4

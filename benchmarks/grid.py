@@ -10,7 +10,7 @@ from itertools import product
 from typing import Any
 
 import tnshare as tn
-from tnshare.ways import WAYS, Way
+from tnshare.planning import WAYS, Way
 
 METHODS = ("laf", "tucker", "tt")
 AXES = {"laf": ("kio", "tk"), "tucker": ("kpq", "ip", "qo", "tk"), "tt": ("ir", "sro", "ts")}  # as stored

@@ -12,8 +12,8 @@ import tnshare_jax as tnj
 from jax import Array
 
 import tnshare as tn
-from tnshare.calls import Calls
-from tnshare.candidate import Candidate
+from tnshare.execution import Calls
+from tnshare.planning import Candidate
 
 from .grid import Point
 from .programs import EMPTY, Programs, anonymous, groups, one_task

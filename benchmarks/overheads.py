@@ -12,7 +12,7 @@ import torch
 from torch.nn.functional import linear
 
 import tnshare as tn
-from tnshare.ways import WAYS
+from tnshare.planning import WAYS
 
 from . import handwritten
 from .grid import BATCHES, METHODS, SHAPES, Point, unseen

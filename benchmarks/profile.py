@@ -16,8 +16,7 @@ from typing import Any
 import tnshare_torch
 import torch
 
-from tnshare.cost import Profile, measure
-from tnshare.profiles import profile
+from tnshare.planning import Profile, measure, profile
 
 from .arguments import count, threads, told
 from .text import table

@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 
 import tnshare as tn
-from tnshare.profiles import PROFILES
-from tnshare.ways import WAYS
+from tnshare.planning import PROFILES, WAYS
 
 from .arguments import count, device, error, gibibytes, positive, ranks, threads, told
 from .case import METHODS, Case, spec_of

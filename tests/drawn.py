@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tnshare.cost import GRID, SIZES, Profile
 from tnshare.network import Network
-from tnshare.step import IDS
+from tnshare.planning import IDS, Profile
+from tnshare.planning.devices._profile import GRID, SIZES
 
 
 class Device(Profile):

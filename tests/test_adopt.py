@@ -12,7 +12,7 @@ import tnshare_torch as tnt
 import torch
 
 import tnshare as tn
-from tnshare import measure
+from tnshare.decomposition import _stack as measure
 from tnshare.network import Node
 from tnshare.testing.oracles import gauge_moved
 

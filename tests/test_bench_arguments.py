@@ -11,7 +11,7 @@ import pytest
 from benchmarks import arguments, planner, profile, share
 from benchmarks.apart import own_cache
 from benchmarks.paper import __main__ as paper
-from tnshare import store
+from tnshare.planning.devices import _cache_folder as store
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from benchmarks.programs import groups
 from benchmarks.suites import roofline, scale
 from benchmarks.suites.scale import per_row
 from tests.test_bench_meters import FakeCuda
-from tnshare.profiles import PROFILES
+from tnshare.planning import PROFILES
 
 WAYS = ["one", "mixed", "each", "fan_out"]
 OTHER_MODELS = ("dense", "LoRA", "PEFT")  # they have weights of their own

@@ -16,7 +16,7 @@ from benchmarks.peers import in_torch
 from benchmarks.peers.common import Programs
 from benchmarks.suites import apply, compose, memory, predicted, roofline, scale
 from benchmarks.timing import AGAIN
-from tnshare.profiles import PROFILES
+from tnshare.planning import PROFILES
 
 
 @pytest.mark.parametrize("suite", FULL)

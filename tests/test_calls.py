@@ -10,15 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tnshare as tn
-from tnshare import calls as calls_module
-from tnshare.calls import Calls
-from tnshare.candidate import KEPT, Job
-from tnshare.keep import Kept
-from tnshare.ops import NumpyOps, numpy_ops
-from tnshare.profiles import PROFILES, Device
+from tnshare.execution import Calls, Kept
+from tnshare.execution import _calls as calls_module
+from tnshare.ops import numpy_ops
+from tnshare.ops._operations import NumpyOps
+from tnshare.planning import KEPT, PROFILES, WAYS, Device, Job
 from tnshare.testing import linear_cases
 from tnshare.testing.oracles import close, looped, magnitudes
-from tnshare.ways import WAYS
 
 STRATEGIES = ("auto", "factored", "materialised")
 LAYER = tn.Linear(4, 3, tasks=5, spec=tn.Tucker((2, 2, 2)))

@@ -12,20 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tnshare as tn
-from tnshare.candidate import KEPT, Candidate, Job, candidates
-from tnshare.group import longest_group
-from tnshare.keep import Kept
-from tnshare.memory import peak
-from tnshare.ops import NumpyOps, numpy_ops
-from tnshare.price import Prices
-from tnshare.profiles import PROFILES
-from tnshare.runners import runner
-from tnshare.search import Goal, best_plans
-from tnshare.step import Step
+from tnshare.execution import Kept
+from tnshare.execution._runners import runner
+from tnshare.ops import numpy_ops
+from tnshare.ops._operations import NumpyOps
+from tnshare.planning import KEPT, PROFILES, WAYS, Candidate, Goal, Job, Prices, Step, best_plans, candidates
+from tnshare.planning._peak_memory import peak
+from tnshare.planning._row_groups import longest_group
 from tnshare.testing import linear_cases
 from tnshare.testing.cases import LinearCase
 from tnshare.testing.oracles import close, looped, magnitudes
-from tnshare.ways import WAYS
 
 CPU = PROFILES["cpu"]
 FORMS = ("any", "factored", "materialised")

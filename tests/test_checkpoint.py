@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 import tnshare as tn
-from tnshare.checkpoint import _checksum
+from tnshare.files._checkpoint import _checksum
 
 DTYPES = ["?", "u1", "i2", "u4", "i8", "f2", "f4", "f8", "c8", "c16", ">i4", ">f4", ">f8", ">c8", ">c16"]
 ODD_NAMES = ["", "/", "a/b/", "..", " ", '"\\\n\0', "ключ/ä/日本/🦆", "tnshare", "sha256", "L", "x" * 999]

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 import tnshare as tn
-from tnshare import compiled, store, tune
-from tnshare.apply import bound
-from tnshare.calls import Calls
-from tnshare.ops import NumpyOps
-from tnshare.tune import COMPILED, KIND, shortlisted, tuning_key
-from tnshare.ways import WAYS
+from tnshare.execution import KIND, Calls
+from tnshare.execution import _timing as tune
+from tnshare.execution._timing import COMPILED, shortlisted, tuning_key
+from tnshare.layers import _compiled_timing as compiled
+from tnshare.layers._functions import bound
+from tnshare.ops._operations import NumpyOps
+from tnshare.planning import WAYS
+from tnshare.planning.devices import _cache_folder as store
 
 LAYER = tn.Linear(4, 3, tasks=5, spec=tn.Tucker((2, 2, 2)))
 CONV = tn.Conv(2, 3, (3, 3), tasks=5, spec=tn.Tucker((2, 2, 2, 2, 2)))
@@ -72,13 +74,13 @@ def test_candidates_are_timed_once_and_the_fastest_is_remembered(way, training):
 
 def watched(patch):
     """The names of candidates from which calls make functions from now on."""
-    used, real = [], tn.calls.runner
+    used, real = [], tn.execution._calls.runner
 
     def noted(job, candidate, *rest):
         used.append(candidate.name)
         return real(job, candidate, *rest)
 
-    patch.setattr(tn.calls, "runner", noted)
+    patch.setattr(tn.execution._calls, "runner", noted)
     return used
 
 
@@ -122,7 +124,10 @@ def test_without_a_measurement_the_prediction_decides_and_nothing_is_measured():
 
 def test_of_every_tree_some_are_timed():
     job = Calls(LAYER, Compiling()).job("mixed", (64,), training=True, keep=False, concrete=False)
-    found = [replace(c, seconds=1.0) for c in tn.candidate.candidates(job, tn.profiles.PROFILES["cpu"])]
+    found = [
+        replace(c, seconds=1.0)
+        for c in tn.planning._candidates.candidates(job, tn.planning.devices._known_devices.PROFILES["cpu"])
+    ]
     some = shortlisted(found)
     assert len(some) == min(COMPILED, len(found))
     assert len(set(some)) == len(some)
@@ -134,7 +139,7 @@ def test_of_every_tree_some_are_timed():
 
 def test_plans_of_one_tree_differ_in_orders_alone():
     job = Calls(LAYER, Compiling()).job("mixed", (64,), training=True, keep=False, concrete=False)
-    found = tn.candidate.candidates(job, tn.profiles.PROFILES["cpu"])
+    found = tn.planning._candidates.candidates(job, tn.planning.devices._known_devices.PROFILES["cpu"])
     named = [c for c in found if c.named]
     assert len({c.plan.tree for c in named}) == len(named) == len({c.plan.tree for c in found})
     for c in found:
@@ -293,11 +298,13 @@ def test_the_sources_of_convolutions_and_embeddings_in_jax_are_code():
 
 @pytest.mark.parametrize("training", [True, False])
 def test_a_matrix_that_meets_a_stack_is_priced_as_repeated_where_axes_are_named(training):
-    profile = tn.profiles.PROFILES["cpu-jax"]
+    profile = tn.planning.devices._known_devices.PROFILES["cpu-jax"]
     layer = tn.Linear(64, 32, tasks=5, spec=tn.LAF(4))
     job = Calls(layer, Compiling()).job("one", (16,), training=training, keep=False, concrete=False)
-    named = {c.plan: c.seconds for c in tn.candidate.candidates(job, profile) if not c.named}
-    plain = {c.plan: c.seconds for c in tn.candidate.candidates(replace(job, named=False), profile)}
+    named = {c.plan: c.seconds for c in tn.planning._candidates.candidates(job, profile) if not c.named}
+    plain = {
+        c.plan: c.seconds for c in tn.planning._candidates.candidates(replace(job, named=False), profile)
+    }
     both = named.keys() & plain.keys()
     repeating = {plan for plan in both if any(getattr(s, "variant", "") == "right" for s in plan.steps)}
     assert repeating
@@ -307,7 +314,8 @@ def test_a_matrix_that_meets_a_stack_is_priced_as_repeated_where_axes_are_named(
         for step in plan.steps:
             if step.variant == "right":
                 b, r, k, c = (
-                    tn.step.count(g, sizes) for g in (step.batch, step.rows, step.inner, step.columns)
+                    tn.planning._steps.count(g, sizes)
+                    for g in (step.batch, step.rows, step.inner, step.columns)
                 )
                 both_ways = [(b, r, k, c), (b, k, r, c)] if training else [(b, r, k, c)]
                 dearer += 0.5 * sum(profile.product(*shape, "left") for shape in both_ways)

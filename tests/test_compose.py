@@ -8,7 +8,7 @@ import tnshare_torch as tnt
 import torch
 
 import tnshare as tn
-from tnshare.compose import _tasks_first
+from tnshare.decomposition._compose import _tasks_first
 
 SPECS = {
     "laf": tn.LAF(3),

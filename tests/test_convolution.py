@@ -10,18 +10,17 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tnshare_torch.ops import ops as torch_ops
+from tnshare_torch._ops import ops as torch_ops
 from torch.nn import functional
 
 import tnshare as tn
-from tnshare.chain import chains
-from tnshare.conv_runner import conv_runner
-from tnshare.convolve import ConvJob, conv_candidates
-from tnshare.lookup import LookupJob, lookup_candidates
-from tnshare.lookup_runner import lookup_runner
+from tnshare.layers.convolution._chains import chains
+from tnshare.layers.convolution._conv_candidates import ConvJob, conv_candidates
+from tnshare.layers.convolution._conv_runner import conv_runner
+from tnshare.layers.embedding._lookup_candidates import LookupJob, lookup_candidates
+from tnshare.layers.embedding._lookup_runner import lookup_runner
 from tnshare.ops import numpy_ops
-from tnshare.profiles import PROFILES
-from tnshare.ways import WAYS
+from tnshare.planning import PROFILES, WAYS
 
 _PAD = {"zeros": "constant", "reflect": "reflect", "replicate": "replicate", "circular": "circular"}
 

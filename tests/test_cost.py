@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tnshare as tn
-from tnshare import profiles, store
-from tnshare.cost import GRID, SIZES, Profile, measure
 from tnshare.ops import numpy_ops
-from tnshare.profiles import PROFILES, Device, calibrate, cpu_model, profile, profile_for
+from tnshare.planning import PROFILES, Device, Profile, calibrate, cpu_model, measure, profile, profile_for
+from tnshare.planning.devices import _cache_folder as store
+from tnshare.planning.devices import _known_devices as profiles
+from tnshare.planning.devices._profile import GRID, SIZES
 
 CPU = PROFILES["cpu"]
 LAYOUTS = [(False, False), (False, True), (True, False), (True, True)]

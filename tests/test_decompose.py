@@ -12,7 +12,7 @@ import pytest
 import tensorly
 
 import tnshare as tn
-from tnshare.peel import peel
+from tnshare.decomposition._truncated_svd import peel
 
 METHODS = ("laf", "tucker", "tt")
 STACK = np.random.default_rng(7).standard_normal((6, 5, 4))
@@ -239,7 +239,7 @@ def test_a_large_stack_gets_the_rank_and_the_error_of_an_exact_svd(dtype, shape,
 )
 @pytest.mark.parametrize("kept", [{"allowed": 5e3}, {"rank": 6}, {"rank": 8}])
 def test_the_gram_matrix_splits_off_what_an_exact_svd_does(dtype, shape, kept, monkeypatch):
-    monkeypatch.setattr("tnshare.peel._CHUNK", 5000)  # several blocks
+    monkeypatch.setattr("tnshare.decomposition._truncated_svd._CHUNK", 5000)  # several blocks
     work = normal(*shape, dtype=dtype)
     fast, exact = peel(work.copy(), **kept), peel(work.copy(), **kept, exact=True)
     np.testing.assert_allclose(fast.singular_values, exact.singular_values, rtol=1e-10)
@@ -255,8 +255,9 @@ def test_the_gram_matrix_splits_off_what_an_exact_svd_does(dtype, shape, kept, m
 def test_working_in_small_blocks_changes_nothing(method, shape, monkeypatch):
     stack = normal(*shape, dtype=complex)
     whole = tn.decompose(stack, method, eps=0.6)
-    for name, value in {"peel._GRAM_SIZE": 0, "peel._CHUNK": 7, "measure._BLOCK": 7}.items():
-        monkeypatch.setattr(f"tnshare.{name}", value)
+    sizes = {"_truncated_svd._GRAM_SIZE": 0, "_truncated_svd._CHUNK": 7, "_stack._BLOCK": 7}
+    for name, value in sizes.items():
+        monkeypatch.setattr(f"tnshare.decomposition.{name}", value)
     blocks = tn.decompose(stack, method, eps=0.6)
     assert blocks.spec == whole.spec
     assert abs(blocks.error - whole.error) < 1e-12

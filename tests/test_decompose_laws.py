@@ -75,7 +75,7 @@ class Case:
 
     def decompose(self, **options: Any) -> tn.Decomposition:
         stack = options.pop("stack", self.stack)
-        with mock.patch("tnshare.peel._GRAM_SIZE", 0 if self.fast else math.inf):
+        with mock.patch("tnshare.decomposition._truncated_svd._GRAM_SIZE", 0 if self.fast else math.inf):
             return tn.decompose(stack, self.method, tasks=self.tasks, **options)
 
 

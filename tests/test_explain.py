@@ -8,14 +8,9 @@ import numpy as np
 import pytest
 
 import tnshare as tn
-from tnshare.calls import Calls
-from tnshare.candidate import KEPT, Job, candidates
-from tnshare.explain import explain, explain_plan
+from tnshare.execution import Calls
 from tnshare.ops import numpy_ops
-from tnshare.price import Prices
-from tnshare.profiles import PROFILES
-from tnshare.step import Step
-from tnshare.ways import WAYS
+from tnshare.planning import KEPT, PROFILES, WAYS, Job, Prices, Step, candidates, explain, explain_plan
 
 CPU = PROFILES["cpu"]
 LAYER = tn.Linear(64, 48, tasks=5, spec=tn.Tucker((8, 8, 2)))

@@ -8,14 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tnshare as tn
-from tnshare.calls import Calls
-from tnshare.candidate import KEPT, Job, candidates
-from tnshare.emit import CALLS
-from tnshare.group import group
-from tnshare.ops import NumpyOps, numpy_ops
-from tnshare.profiles import PROFILES
-from tnshare.runners import runner
-from tnshare.tasks import choose
+from tnshare.execution import Calls
+from tnshare.execution._runners import runner
+from tnshare.ops import numpy_ops
+from tnshare.ops._operations import NumpyOps
+from tnshare.planning import KEPT, PROFILES, Job, candidates, choose, group
+from tnshare.planning._generated_code import CALLS
 from tnshare.testing.cases import LinearCase
 from tnshare.testing.oracles import looped
 

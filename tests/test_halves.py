@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from tnshare_torch.shared.paths._path_choice import NUMBERS, TASKS, at_once_pays
 
 import tnshare as tn
-from tnshare.batching import NUMBERS, TASKS, at_once_pays
-from tnshare.halves import composing, halves
-from tnshare.model import for_tasks
+from tnshare.execution import composing, halves
+from tnshare.network import for_tasks
 from tnshare.ops import numpy_ops
-from tnshare.profiles import PROFILES
+from tnshare.planning import PROFILES
 
 RANKS = st.integers(1, 3)
 SPECS = st.one_of(

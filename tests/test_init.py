@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tnshare as tn
-from tnshare.init import random_stream
+from tnshare.decomposition import random_stream
 
 ONE = {"i": 7, "o": 6, "task": 5}
 TWO = {"i": 7, "o": 6, "site": 3, "user": 4}

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import tnshare as tn
-from tnshare.exchange import common_name, layer_params, layer_state, translated
+from tnshare.files import layer_params, layer_state, translated
+from tnshare.files._exchange import common_name
 
 jax = pytest.importorskip("jax")
 tnj = pytest.importorskip("tnshare_jax")

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tnshare as tn
-from tnshare.convolution import Geometry
-from tnshare.ops import numpy_ops
+from tnshare.ops import Geometry, numpy_ops
 
 jax = pytest.importorskip("jax")
 tnj = pytest.importorskip("tnshare_jax")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tnshare.keep import Kept
+from tnshare.execution import Kept
 
 
 def mark(array):

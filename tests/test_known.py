@@ -11,9 +11,9 @@ import tnshare_torch as tnt
 import torch
 
 import tnshare as tn
-from tnshare import known as known_module
-from tnshare.calls import Calls
-from tnshare.known import EVERY, Known
+from tnshare.execution import EVERY, Calls
+from tnshare.execution import _known_calls as known_module
+from tnshare.execution._known_calls import Known
 
 X = np.ones((3, 4), np.float32)
 IDS = np.array([0, 1, 1])

@@ -15,18 +15,15 @@ from hypothesis import strategies as st
 from test_candidates import checker, inputs_of, job_of
 
 import tnshare as tn
-from tnshare.calls import Calls
-from tnshare.candidate import KEPT, candidates, needed, within
-from tnshare.memory import peak
-from tnshare.ops import NumpyOps, numpy_ops
-from tnshare.parts import largest_part
-from tnshare.profiles import PROFILES
-from tnshare.runners import runner
-from tnshare.search import Goal, best_plans
-from tnshare.step import Step
+from tnshare.execution import Calls
+from tnshare.execution._runners import runner
+from tnshare.ops import numpy_ops
+from tnshare.ops._operations import NumpyOps
+from tnshare.planning import KEPT, PROFILES, WAYS, Goal, Step, best_plans, candidates, with_input, within
+from tnshare.planning._memory_limit import largest_part, needed
+from tnshare.planning._peak_memory import peak
 from tnshare.testing import linear_cases
 from tnshare.testing.cases import LinearCase
-from tnshare.ways import WAYS, with_input
 
 CPU = PROFILES["cpu"]
 CASES = linear_cases(("float64",))

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import tnshare as tn
-from tnshare.model import code_of, for_tasks, layer_name, matches, share_arrays
+from tnshare.decomposition import code_of
+from tnshare.models import layer_name, matches, share_arrays
+from tnshare.network import for_tasks
 
 T = 4
 SHAPES = {"conv1.weight": (3, 2, 2, 2), "conv1.bias": (3,), "fc1.weight": (5, 6), "fc2.weight": (4, 5)}

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 import tnshare as tn
 from tnshare import LAF, TT, Network, Node, Plan, Tucker
-from tnshare.compose import gram, squared_norm
-from tnshare.ops import NumpyOps, numpy_ops
+from tnshare.decomposition._compose import gram, squared_norm
+from tnshare.ops import numpy_ops
+from tnshare.ops._operations import NumpyOps
 
 ONE_AXIS = {
     "laf": LAF(3).network(i=3, o=2, task=5),

@@ -12,17 +12,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import tnshare as tn
-from tnshare.candidate import KEPT
-from tnshare.cost import SIZES
 from tnshare.ops import numpy_ops
-from tnshare.plan import Plan
-from tnshare.price import Prices
-from tnshare.profiles import PROFILES
-from tnshare.search import Goal, best_plans
-from tnshare.step import Step
+from tnshare.planning import KEPT, PROFILES, WAYS, Goal, Plan, Prices, Step, best_plans, with_input
+from tnshare.planning.devices._profile import SIZES
 from tnshare.testing import linear_cases, network_cases
 from tnshare.testing.oracles import einsum
-from tnshare.ways import WAYS, with_input
 
 CPU = PROFILES["cpu"]
 SPECS = {"laf": tn.LAF(4), "tucker": tn.Tucker((16, 16, 5)), "tt": tn.TT((16, 5))}

@@ -280,7 +280,7 @@ def test_contexts():
 
 @pytest.mark.parametrize("room", [0, 70, 10**9])
 def test_without_gradients_large_weights_are_composed_for_some_tasks_at_a_time(monkeypatch, room):
-    from tnshare_torch import soft
+    from tnshare_torch.shared.running import _soft_weight as soft
 
     monkeypatch.setattr(soft, "KEPT", room)
     alive, original = [], soft.Soft._compose

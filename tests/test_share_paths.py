@@ -83,7 +83,7 @@ def test_auto_goes_at_once_where_calls_are_short_and_tasks_many(monkeypatch):
     xs = torch.randn(5, 3, 4, dtype=torch.float64)
     exact = tnt.share(variants(mlp, 5), eps=0.1, strategy="loop")
     ran = []
-    from tnshare_torch import calls
+    from tnshare_torch.shared.paths import _task_calls as calls
 
     original = calls.at_once
     monkeypatch.setattr(calls, "at_once", lambda *args: ran.append(args) or original(*args))
@@ -172,8 +172,8 @@ def test_a_probe_leaves_no_trace():
     xs = torch.randn(5, 3, 4, dtype=torch.float64)
     shared(xs)
     buffers, state = [b.clone() for b in shared.buffers()], torch.get_rng_state()
-    from tnshare_torch.calls import Each
-    from tnshare_torch.cast import Cast
+    from tnshare_torch.shared.paths._task_calls import Each
+    from tnshare_torch.shared.running._call_tasks import Cast
 
     shared.paths.probe(Each(shared, Cast(shared), xs, {}))
     close(list(shared.buffers()), buffers)

@@ -12,14 +12,27 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import tnshare as tn
-from tnshare.emit import kept_program, program, source, varies
-from tnshare.group import group, padded
-from tnshare.ops import NumpyOps, numpy_ops
-from tnshare.plan import Plan
-from tnshare.step import FREE, IDS, Step, Take, make_step, make_take, product_of
+from tnshare.ops import numpy_ops
+from tnshare.ops._operations import NumpyOps
+from tnshare.planning import (
+    FREE,
+    IDS,
+    WAYS,
+    Plan,
+    Step,
+    Take,
+    group,
+    kept_program,
+    program,
+    varies,
+    with_input,
+)
+from tnshare.planning._generated_code import source
+from tnshare.planning._row_groups import padded
+from tnshare.planning._steps import make_step, make_take, product_of
+from tnshare.planning._ways import of_present
 from tnshare.testing import linear_cases, network_cases
 from tnshare.testing.oracles import einsum
-from tnshare.ways import WAYS, of_present, with_input
 
 SPECS = {"laf": tn.LAF(4), "tucker": tn.Tucker((16, 16, 5)), "tt": tn.TT((16, 5))}
 PRIMES = dict(zip("abcdefgh", (2, 3, 5, 7, 11, 13, 17, 19), strict=True))

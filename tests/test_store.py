@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tnshare import store
+from tnshare.planning.devices import _cache_folder as store
 
 KEY = {"device": "x", "sizes": [1, 2]}
 SIMPLE = (

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 tnt = pytest.importorskip("tnshare_torch")
 
-from tnshare_torch.aside import ASIDE, Rows  # noqa: E402
+from tnshare_torch.shared.running._outside_vmap import ASIDE, Rows  # noqa: E402
 from torch._functorch.vmap import vmap_increment_nesting  # noqa: E402
 from torch.nn import functional as F  # noqa: E402, N812
 

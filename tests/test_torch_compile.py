@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tnshare as tn
-import tnshare.tune
-from tnshare.runners import fixed_axes
+import tnshare.execution._timing
+from tnshare.execution import fixed_axes
 
 torch = pytest.importorskip("torch")
 tnt = pytest.importorskip("tnshare_torch")
@@ -151,8 +151,8 @@ def test_nothing_is_timed_while_compiling(way, monkeypatch):
     def fail(*_):
         raise AssertionError("timed")
 
-    monkeypatch.setattr(tnshare.tune, "_measure", fail)
-    monkeypatch.setattr(tnshare.tune.store, "read", lambda *_: None)
+    monkeypatch.setattr(tnshare.execution._timing, "_measure", fail)
+    monkeypatch.setattr(tnshare.execution._timing.store, "read", lambda *_: None)
     layer = make(strategy="autotune")
     call = inputs(layer, way, 7)
     with pytest.raises(AssertionError, match="timed"):
@@ -220,9 +220,9 @@ def test_a_candidate_of_another_layer_or_way_is_refused():
 @every_way
 @pytest.mark.parametrize("layout", ["laf", "tucker", "two"])
 def test_every_strategy_gives_the_same_numbers(layout, way, monkeypatch):
-    monkeypatch.setattr(tnshare.tune, "_SECONDS", 0.0)
-    monkeypatch.setattr(tnshare.tune.store, "read", lambda *_: None)
-    monkeypatch.setattr(tnshare.tune.store, "write", lambda *_: None)
+    monkeypatch.setattr(tnshare.execution._timing, "_SECONDS", 0.0)
+    monkeypatch.setattr(tnshare.execution._timing.store, "read", lambda *_: None)
+    monkeypatch.setattr(tnshare.execution._timing.store, "write", lambda *_: None)
     plain = make(layout)
     call = inputs(plain, way, 7)
     wanted = everything(caller(plain, way), plain, *call)

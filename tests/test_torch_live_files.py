@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import tnshare as tn
-from tnshare.checkpoint import _checksum
+from tnshare.files._checkpoint import _checksum
 
 torch = pytest.importorskip("torch")
 tnt = pytest.importorskip("tnshare_torch")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tnshare as tn
-from tnshare.described import described, inferred, spec_of
+from tnshare.network import described, inferred, spec_of
 
 torch = pytest.importorskip("torch")
 tnt = pytest.importorskip("tnshare_torch")

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tnshare as tn
-from tnshare.candidate import needed
+from tnshare.planning import WAYS
+from tnshare.planning._memory_limit import needed
 from tnshare.testing.cases import specs
-from tnshare.ways import WAYS
 
 torch = pytest.importorskip("torch")
 tnt = pytest.importorskip("tnshare_torch")

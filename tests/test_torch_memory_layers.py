@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tnshare as tn
-from tnshare.bounded import fitting
+from tnshare.planning import WAYS, fitting
 from tnshare.testing.cases import specs
-from tnshare.ways import WAYS
 
 torch = pytest.importorskip("torch")
 tnt = pytest.importorskip("tnshare_torch")

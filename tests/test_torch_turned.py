@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import tnshare as tn
+from tnshare.execution import fixed_axes
 from tnshare.ops import numpy_ops
-from tnshare.runners import fixed_axes
-from tnshare.step import Step
+from tnshare.planning import Step
 
 torch = pytest.importorskip("torch")
 tnt = pytest.importorskip("tnshare_torch")

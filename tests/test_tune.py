@@ -12,14 +12,13 @@ import numpy as np
 import pytest
 
 import tnshare as tn
-from tnshare import calls as calls_module
-from tnshare import tune
-from tnshare.calls import Calls
-from tnshare.candidate import KEPT, Job, candidates
-from tnshare.keep import Kept
-from tnshare.ops import NumpyOps, numpy_ops
-from tnshare.profiles import PROFILES, Device
-from tnshare.tune import SHORTLIST, measured, shortlisted, tuned, tuning_key
+from tnshare.execution import Calls, Kept, measured
+from tnshare.execution import _calls as calls_module
+from tnshare.execution import _timing as tune
+from tnshare.execution._timing import SHORTLIST, shortlisted, tuned, tuning_key
+from tnshare.ops import numpy_ops
+from tnshare.ops._operations import NumpyOps
+from tnshare.planning import KEPT, PROFILES, Device, Job, candidates
 
 CPU = PROFILES["cpu"]
 LAYER = tn.Linear(4, 3, tasks=5, spec=tn.Tucker((2, 2, 2)))
@@ -80,7 +79,7 @@ def test_the_fastest_by_the_clock_wins_and_is_found_again(winner, monkeypatch):
 
 
 def test_only_the_shortlist_is_timed(monkeypatch):
-    monkeypatch.setattr("tnshare.tune.SHORTLIST", 3)
+    monkeypatch.setattr("tnshare.execution._timing.SHORTLIST", 3)
     assert len(FOUND) > 3
     clock = Clock(monkeypatch, times(FOUND[-1].name, fast=1e-9))
     assert tuned(JOB, FOUND, numpy_ops, (4,), inputs()) in shortlisted(FOUND)

@@ -1,23 +1,21 @@
 """Soft parameter sharing between many related tasks, by tensor networks, in any deep-learning framework."""
 
 from . import backends, ops
-from .apply import apply, fan_out, weight
-from .candidate import Candidate
-from .checkpoint import load, save
-from .compose import compose
-from .convolution import Conv
-from .decompose import Decomposition, decompose
-from .embedding import Embedding
+from .decomposition import (
+    Decomposition,
+    codes,
+    compose,
+    decompose,
+    decomposed_factors,
+    random_factors,
+    sharing_strength,
+    task_similarity,
+)
 from .errors import TnshareError
-from .frozen import FrozenCodes
-from .init import decomposed_factors, random_factors
-from .layer import Layer, Linear
-from .network import Network, Node
-from .plan import Plan
-from .sharing import codes, sharing_strength, task_similarity
-from .spec import LAF, TT, Spec, Tucker
-from .state import State
-from .step import Step
+from .files import State, load, save
+from .layers import Conv, Embedding, Layer, Linear, apply, fan_out, weight
+from .network import LAF, TT, FrozenCodes, Network, Node, Spec, Tucker
+from .planning import Candidate, Plan, Step
 
 __all__ = [
     "LAF",

@@ -7,12 +7,9 @@ except ModuleNotFoundError as error:
         raise
     raise ImportError('tnshare_jax needs JAX: pip install "tnshare[jax]"') from None
 
-from .functions import apply, fan_out, init, params, state, weight
-from .ops import JaxOps, ops
-from .restore import restore
-from .share import share
-from .shared import Shared
-from .tune import source, tune
+from ._ops import JaxOps, ops
+from .layers import apply, fan_out, init, params, source, state, tune, weight
+from .shared import Shared, restore, share
 
 __all__ = [
     "JaxOps",

@@ -14,12 +14,12 @@ except ModuleNotFoundError as error:
 import jax
 import jax.numpy as jnp
 
-from tnshare.layer import Layer as Description
-from tnshare.model import has_task
+from tnshare.layers import Layer as Description
+from tnshare.network import has_task
 
-from . import modules
-from .functions import init
-from .ops import Precision
+from ._ops import Precision
+from .layers import _modules as modules
+from .layers import init
 
 
 class Layer(eqx.Module):

@@ -7,14 +7,9 @@ except ModuleNotFoundError as error:
         raise
     raise ImportError('tnshare_torch needs PyTorch: pip install "tnshare[torch]"') from None
 
-from .calibrate import calibrate
-from .conv import Conv1d, Conv2d, Conv3d
-from .embedding import Embedding
-from .linear import Linear
-from .ops import TorchOps, ops
-from .restore import restore
-from .share import replicate, share
-from .shared import Shared
+from ._ops import TorchOps, calibrate, ops
+from .layers import Conv1d, Conv2d, Conv3d, Embedding, Linear
+from .shared import Shared, replicate, restore, share
 
 __all__ = [
     "Conv1d",

@@ -20,7 +20,7 @@ from benchmarks.peers.common import NUMBER, Programs, left_to_right, optimal
 from benchmarks.peers.in_torch import STRATEGIES
 from benchmarks.peers.torch_calls import differentiable, looped
 from tnshare.network import Network
-from tnshare.ways import Way
+from tnshare.planning import Way
 
 AXES = ("h", "w", "c", "m")
 

@@ -20,7 +20,7 @@ from jax import Array
 from benchmarks.case import Case
 from benchmarks.meters import JaxMeter, Meter, Program
 from benchmarks.programs import groups
-from tnshare.calls import Calls
+from tnshare.execution import Calls
 
 from .common import ADAPTER_RANK, NUMBER, Programs, largest, left_to_right, not_here, number_of, optimal
 

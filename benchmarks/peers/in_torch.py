@@ -13,10 +13,7 @@ from torch import Tensor
 
 from benchmarks.case import Case
 from benchmarks.meters import CpuMeter, CudaMeter, Meter, Program
-from tnshare.candidate import Candidate, Job, candidates, room
-from tnshare.cost import Profile
-from tnshare.profiles import profile_for
-from tnshare.ways import bucket
+from tnshare.planning import Candidate, Job, Profile, bucket, candidates, profile_for, room
 
 from . import lora, tensorly_torch
 from .common import NUMBER, Programs, largest, left_to_right, optimal

@@ -8,7 +8,7 @@ from itertools import product
 
 from benchmarks.case import METHODS, Case, low_ranks
 from benchmarks.measure import Row, measure
-from tnshare.ways import WAYS, Way
+from tnshare.planning import WAYS, Way
 
 from . import Bench, Job
 

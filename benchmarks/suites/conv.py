@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.case import METHODS
 from benchmarks.measure import Row, measure
 from benchmarks.suites import Job
-from tnshare.ways import Way
+from tnshare.planning import Way
 
 WAYS: tuple[Way, ...] = ("one", "each", "mixed")
 BATCH = {"one": 32, "each": 4, "mixed": 32}

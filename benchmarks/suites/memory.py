@@ -17,7 +17,7 @@ from benchmarks.case import METHODS, Case
 from benchmarks.measure import Row, measure
 from benchmarks.memory import status
 from tnshare.errors import TnshareError
-from tnshare.ways import WAYS
+from tnshare.planning import WAYS
 
 from . import Job
 

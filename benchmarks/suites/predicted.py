@@ -13,12 +13,8 @@ from typing import Any
 
 from benchmarks.case import METHODS, Case, low_ranks
 from benchmarks.measure import Row
-from tnshare.candidate import Job as Call
-from tnshare.candidate import candidates, room
-from tnshare.cost import Profile
-from tnshare.profiles import PROFILES
-from tnshare.search import Form
-from tnshare.ways import WAYS, bucket
+from tnshare.planning import PROFILES, WAYS, Form, Profile, bucket, candidates, room
+from tnshare.planning import Job as Call
 
 from . import Job
 

@@ -29,8 +29,7 @@ from benchmarks.case import METHODS, Case, low_ranks
 from benchmarks.measure import Measured, Row, as_row, quartiles, rounds_of
 from benchmarks.meters import Program
 from benchmarks.peers.common import NUMBER, Programs
-from tnshare.emit import varies
-from tnshare.ways import WAYS
+from tnshare.planning import WAYS, varies
 
 from . import Job
 

@@ -14,11 +14,8 @@ from typing import Any
 from benchmarks.case import METHODS, Case
 from benchmarks.measure import Row, measure
 from benchmarks.peers.common import Programs
-from tnshare.candidate import Candidate, candidates
-from tnshare.candidate import Job as Call
-from tnshare.cost import Profile
-from tnshare.step import Take
-from tnshare.ways import bucket, with_input
+from tnshare.planning import Candidate, Profile, Take, bucket, candidates, with_input
+from tnshare.planning import Job as Call
 
 from . import Job
 

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tnshare.layer import Linear
-from tnshare.network import Network
+from tnshare.layers import Linear
+from tnshare.network import LAF, METHODS, Network, Spec
 from tnshare.ops import NDArray
-from tnshare.spec import LAF, METHODS, Spec
-from tnshare.ways import WAYS, Way
+from tnshare.planning import WAYS, Way
 
 Sizes = dict[str, int]
 DTYPES = ("float32",)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tnshare.apply import apply, fan_out
-from tnshare.compose import compose
+from tnshare.decomposition import compose
+from tnshare.layers import apply, fan_out
 from tnshare.ops import NDArray, Ops
 
 from .cases import LinearCase, NetworkCase, linear_cases, network_cases, random_array

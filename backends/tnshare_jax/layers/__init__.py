@@ -1,0 +1,15 @@
+"""Layers of many tasks as functions of pytrees."""
+
+from ._functions import apply, fan_out, init, params, state, weight
+from ._tuning import source, tune
+
+__all__ = [
+    "apply",
+    "fan_out",
+    "init",
+    "params",
+    "source",
+    "state",
+    "tune",
+    "weight",
+]

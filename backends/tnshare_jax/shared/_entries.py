@@ -1,0 +1,246 @@
+"""The kinds of leaves of a shared tree: how each is put together for a task, and how tasks come and go."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import tnshare as tn
+from tnshare.decomposition import chosen_arrays, chosen_network, code_of
+from tnshare.network import for_tasks, has_task
+from tnshare.ops import NDArray
+from tnshare.planning import Choice, Plan
+from tnshare_jax._ops import ops
+
+from ._leaves import array_of, as_leaf
+
+if TYPE_CHECKING:
+    from ._shared_tree import Shared
+
+
+@dataclass(frozen=True)
+class Entry(ABC):
+    """A leaf of T trees of one structure: static, hashable; its arrays are in the shared tree, by its name.
+
+    ``order`` brings a weight's axes to those of a stack, (..., in, out); None if it is no weight. Under
+    ``field`` it has what is a task's own, its part: arrays whose first axis is that of tasks.
+    """
+
+    name: str
+    order: tuple[int, ...] | None
+    field: ClassVar[Literal["codes", "own"] | None] = None
+    trained: ClassVar[bool] = True
+
+    @abstractmethod
+    def compose(self, shared: Shared, choice: Choice | None) -> Any:
+        """The leaf of the chosen task; of several, or of all (None), stacked with the task axis first."""
+
+    @abstractmethod
+    def grown(self, shared: Shared, value: Any) -> tuple[Entry, Any]:
+        """Itself and its part with one more task: from its code if it has any, else from its leaf or, without
+        one, the mean of the others."""
+
+    @abstractmethod
+    def without(self, shared: Shared, task: int) -> tuple[Entry, Any]:
+        """Itself and its part with one task less."""
+
+    @abstractmethod
+    def described(self, shared: Shared, count: int, code: Any) -> tuple[Entry, Any]:
+        """Itself and its part for ``count`` tasks of these codes; what is not shared is the mean of all."""
+
+    def fit(self, shared: Shared, value: Any) -> tuple[dict[str, Any], float] | None:
+        """The code that comes closest to a leaf, and the relative error, if all tasks have a part in it."""
+        return None
+
+    def saved(self, shared: Shared) -> Any:
+        """What is saved: a decomposition or an array of all tasks, a list of each one's, or nothing.
+
+        Of what is static, a tuple: of one for all tasks, or of each one's.
+        """
+        return None
+
+
+@dataclass(frozen=True)
+class Soft(Entry):
+    """A weight that is kept as factors."""
+
+    order: tuple[int, ...]
+    spec: tn.Spec
+    network: tn.Network
+    field = "codes"
+
+    def compose(self, shared: Shared, choice: Choice | None) -> jax.Array:
+        network, factors = self.network, self._factors(shared)
+        arrays = [factors[node.name] for node in network.nodes]
+        weights = self.stored(network.weight_axes)
+        if choice is not None:
+            arrays = chosen_arrays(network, arrays, choice, ops)
+            network = chosen_network(network, choice)
+        rows = tuple(axis for axis in network.output if axis not in weights)
+        composed: jax.Array = Plan.flop_optimal(network.to(*rows, *weights)).run(ops, arrays)
+        return composed
+
+    def grown(self, shared: Shared, value: Any) -> tuple[Soft, Any]:
+        part = {node: _with_row(code, value[node]) for node, code in shared.codes[self.name].items()}
+        return self._for_tasks(shared.tasks + 1), part
+
+    def described(self, shared: Shared, count: int, code: Any) -> tuple[Soft, Any]:
+        return self._for_tasks(count), code
+
+    def fit(self, shared: Shared, value: Any) -> tuple[dict[str, Any], float]:
+        expected = self.stored(self.network.shape)
+        if tuple(value.shape) != expected:
+            raise tn.TnshareError(f"{self.name} must have shape {expected}: found {tuple(value.shape)}")
+        return code_of(*self.decomposed(shared), array_of(value).transpose(self.order))
+
+    def without(self, shared: Shared, task: int) -> tuple[Soft, Any]:
+        part = {node: jnp.delete(code, task, axis=0) for node, code in shared.codes[self.name].items()}
+        return self._for_tasks(shared.tasks - 1), part
+
+    def saved(self, shared: Shared) -> tn.Decomposition:
+        factors = {name: np.asarray(value) for name, value in self._factors(shared).items()}
+        ordered = {node.name: factors[node.name] for node in self.network.nodes}
+        return tn.Decomposition(self.spec, self.network, ordered, math.nan, math.nan)
+
+    def decomposed(self, shared: Shared) -> tuple[tn.Network, dict[str, NDArray]]:
+        """The network and its factors, in NumPy."""
+        factors = self._factors(shared)
+        return self.network, {node.name: array_of(factors[node.name]) for node in self.network.nodes}
+
+    def stored(self, of_stack: tuple[Any, ...]) -> tuple[Any, ...]:
+        """What belongs to the axes of the stack, in the order that the leaf has them in."""
+        return tuple(of_stack[self.order.index(n)] for n in range(len(self.order)))
+
+    @staticmethod
+    def parts(d: tn.Decomposition, dtype: Any) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
+        """The factors that all tasks have in common, and the codes."""
+        parts: tuple[dict[str, jax.Array], dict[str, jax.Array]] = {}, {}
+        for node in d.network.nodes:
+            parts[has_task(d.network, node)][node.name] = as_leaf(d.factors[node.name], dtype)
+        return parts
+
+    def _factors(self, shared: Shared) -> dict[str, Any]:
+        return {**shared.common[self.name], **shared.codes[self.name]}
+
+    def _for_tasks(self, tasks: int) -> Soft:
+        return replace(self, network=for_tasks(self.network, tasks))
+
+
+@dataclass(frozen=True)
+class Hard(Entry):
+    """A weight that is the same for all tasks."""
+
+    def compose(self, shared: Shared, choice: Choice | None) -> jax.Array:
+        value: jax.Array = repeated(shared.common[self.name]["weight"], shared, choice)
+        return value
+
+    def saved(self, shared: Shared) -> NDArray:
+        return _turned(shared.common[self.name]["weight"], self.order)
+
+    def grown(self, shared: Shared, value: Any) -> tuple[Hard, Any]:
+        return self, None
+
+    def described(self, shared: Shared, count: int, code: Any) -> tuple[Hard, Any]:
+        return self, None
+
+    def fit(self, shared: Shared, value: Any) -> tuple[dict[str, Any], float]:
+        own, given = array_of(shared.common[self.name]["weight"]), array_of(value)
+        if own.shape != given.shape:
+            raise tn.TnshareError(f"{self.name} must have shape {own.shape}: found {given.shape}")
+        return {}, float(np.linalg.norm(own - given)) / (float(np.linalg.norm(given)) or 1.0)
+
+    def without(self, shared: Shared, task: int) -> tuple[Hard, Any]:
+        return self, None
+
+
+@dataclass(frozen=True)
+class Own(Entry):
+    """A weight that every task has for itself: one array, stacked."""
+
+    field = "own"
+
+    def compose(self, shared: Shared, choice: Choice | None) -> jax.Array:
+        value: jax.Array = shared.own[self.name]
+        return value if choice is None else ops.take(value, choice.ids)
+
+    def grown(self, shared: Shared, value: Any) -> tuple[Entry, Any]:
+        stack: jax.Array = shared.own[self.name]
+        if value is not None and tuple(value.shape) != stack.shape[1:]:
+            return Ragged(self.name, self.order), (*stack, jnp.asarray(value, stack.dtype))
+        return self, _with_row(stack, stack.mean(0) if value is None else value)
+
+    def described(self, shared: Shared, count: int, code: Any) -> tuple[Own, Any]:
+        mean = shared.own[self.name].mean(0)
+        return self, jnp.broadcast_to(mean, (count, *mean.shape))
+
+    def saved(self, shared: Shared) -> list[NDArray]:
+        return [_turned(value, self.order) for value in shared.own[self.name]]
+
+    def without(self, shared: Shared, task: int) -> tuple[Own, Any]:
+        return self, jnp.delete(shared.own[self.name], task, axis=0)
+
+
+@dataclass(frozen=True)
+class Ragged(Entry):
+    """A weight that every task has for itself, in a shape of its own: a tuple of arrays."""
+
+    field = "own"
+
+    def compose(self, shared: Shared, choice: Choice | None) -> jax.Array:
+        task = number(choice)
+        if task is None:
+            raise tn.TnshareError(
+                f"{self.name} differs in shape between tasks, so they cannot be stacked, nor chosen by a "
+                "traced number: compose one task at a time, by a whole number"
+            )
+        value: jax.Array = shared.own[self.name][task]
+        return value
+
+    def grown(self, shared: Shared, value: Any) -> tuple[Ragged, Any]:
+        if value is None:
+            raise self._no_mean()
+        arrays: tuple[jax.Array, ...] = shared.own[self.name]
+        return self, (*arrays, jnp.asarray(value, arrays[0].dtype))
+
+    def described(self, shared: Shared, count: int, code: Any) -> tuple[Ragged, Any]:
+        raise self._no_mean()
+
+    def _no_mean(self) -> tn.TnshareError:
+        return tn.TnshareError(
+            f"{self.name} has another shape in every task, so there is no mean: give add_task a tree"
+        )
+
+    def saved(self, shared: Shared) -> list[NDArray]:
+        return [_turned(value, self.order) for value in shared.own[self.name]]
+
+    def without(self, shared: Shared, task: int) -> tuple[Ragged, Any]:
+        arrays: tuple[jax.Array, ...] = shared.own[self.name]
+        return self, arrays[:task] + arrays[task + 1 :]
+
+
+def number(choice: Choice | None) -> int | None:
+    """The number of the chosen task, if it is one, and known while tracing."""
+    value = None if choice is None or choice.rows is not None else ops.values(choice.ids[0])
+    return None if value is None else int(value)
+
+
+def repeated(value: Any, shared: Shared, choice: Choice | None) -> Any:
+    """What all tasks have in common, as often as tasks are chosen."""
+    rows = shared.tasks if choice is None else choice.rows
+    return value if rows is None else jnp.broadcast_to(value, (rows, *np.shape(value)))
+
+
+def _with_row(stack: jax.Array, row: Any) -> jax.Array:
+    return jnp.concatenate([stack, jnp.asarray(row, stack.dtype)[None]])
+
+
+def _turned(value: Any, order: tuple[int, ...] | None) -> NDArray:
+    """A leaf in NumPy, with the axes of a stack if it is a weight."""
+    array = np.asarray(value)
+    return array if order is None else array.transpose(order)

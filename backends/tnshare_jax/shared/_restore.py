@@ -1,0 +1,178 @@
+"""From a file to a shared tree."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import tnshare as tn
+from tnshare.files import translated
+from tnshare.models import Roster, SharedModel
+from tnshare.ops import NDArray
+
+from ._constants import restored_constant
+from ._entries import Entry, Hard, Own, Ragged, Soft
+from ._leaves import Leaf, as_leaf, check_names, leaves_of, may_know_sizes, with_axes
+from ._shared_tree import Shared, Structure, distinct
+
+_Column = tuple[Leaf, ...]  # a leaf of the one tree that was given, or of each task's
+
+
+def restore(tree: Any, state: tn.State, *, axes: Mapping[str, Sequence[int]] | None = None) -> Shared:
+    """The shared tree that a state was taken from, given one tree of its structure.
+
+    ``shared = tnj.restore(tree, tn.load(path))``, whichever framework saved it: ``dense.weight`` is found for
+    ``dense.kernel``. Dtypes, and of what is static what a file cannot hold, are those of ``tree``, whose
+    numbers do not matter, so it may come from `jax.eval_shape`; ``axes`` are those of `share`. Where trees
+    differ in what is static, as modules with heads of different sizes do, give one for each task, in a list
+    or a dict as `share` takes them.
+    """
+    tasks = _count(state)
+    trees = _trees(tree, state, tasks)
+    leaves = [_leaves(one) for one in trees]
+    leaves[0] = with_axes(leaves[0], axes or {})
+    for number, other in enumerate(leaves):
+        check_names([leaf.name for leaf in leaves[0]], other, f"tree {number}")
+    here = _in_own_words(state, leaves[0])
+    _check_all_there(leaves[0], here)
+    parts: dict[str, dict[str, Any]] = {"common": {}, "codes": {}, "own": {}}
+    entries: list[Entry] = []
+    for column in zip(*leaves, strict=True):
+        name = column[0].name
+        if not column[0].floating:
+            entries.append(restored_constant(column, here.get(name), tasks))
+            continue
+        entry, fields = _restored(column, here[name])
+        entries.append(entry)
+        for field, arrays in fields.items():
+            parts[field][name] = arrays
+    treedefs = distinct([jax.tree.structure(one) for one in trees])
+    _check_heads(entries, treedefs)
+    summary = SharedModel({}, {}, (), {}, (), ()).report()  # nobody knows any more what was lost
+    structure = Structure(treedefs, tuple(entries), Roster(tasks, state.names), summary)
+    return Shared(**parts, structure=structure)
+
+
+def _trees(tree: Any, state: tn.State, tasks: int) -> list[Any]:
+    """The tree, or those of all tasks: a list of trees is a tree too, but its leaves have other names."""
+    if isinstance(tree, dict):
+        several = [tree[name] for name in state.names] if set(tree) == set(state.names) else []
+    else:
+        several = list(tree) if isinstance(tree, list | tuple) else []
+    fit = len(several) == tasks and all(_fits(one, state) for one in several)
+    return several if fit and not _fits(tree, state) else [tree]
+
+
+def _fits(tree: Any, state: tn.State) -> bool:
+    leaves = _leaves(tree)
+    return not any(_missing(leaves, _in_own_words(state, leaves)))
+
+
+def _leaves(tree: Any) -> list[Leaf]:
+    return leaves_of(jax.tree.map(_with_numbers, tree))
+
+
+def _with_numbers(leaf: Any) -> Any:
+    """A shape as an array, which takes no memory; of what is static, numbers are not made up."""
+    made = isinstance(leaf, jax.ShapeDtypeStruct) and jnp.issubdtype(leaf.dtype, jnp.inexact)
+    return np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape) if made else leaf
+
+
+def _in_own_words(state: tn.State, leaves: Sequence[Leaf]) -> dict[str, Any]:
+    """All that is saved, by the names of the leaves; of each task, or of constants, as a list."""
+    own = {name: [task[name] for task in state.tasks] for name in state.tasks[0]}
+    saved = {**{name: list(values) for name, values in state.constants.items()}, **state.entries, **own}
+    words = translated(saved, [leaf.name for leaf in leaves])
+    names = {leaf.name for leaf in leaves}
+    # Constants that a tree has no use for were another framework's.
+    return {words[n]: v for n, v in saved.items() if words[n] in names or n not in state.constants}
+
+
+def _missing(leaves: Sequence[Leaf], here: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """The names that only the state has, and those that only the tree has."""
+    trained, names = {leaf.name for leaf in leaves if leaf.floating}, {leaf.name for leaf in leaves}
+    return sorted(set(here) - names), sorted(trained - set(here))
+
+
+def _restored(column: _Column, saved: Any) -> tuple[Entry, dict[str, Any]]:
+    """An entry and its arrays, by field."""
+    leaf = column[0]
+    name, order, shape = leaf.name, leaf.order, tuple(leaf.value.shape)
+    if isinstance(saved, tn.Decomposition):
+        soft = Soft(name, order or tuple(range(len(shape))), saved.spec, saved.network)
+        _check(name, soft.stored(saved.network.shape), shape)
+        return soft, dict(zip(("common", "codes"), Soft.parts(saved, leaf.value.dtype), strict=True))
+    if not isinstance(saved, list):
+        return Hard(name, order), {"common": {"weight": _placed(leaf, order, saved)}}
+    heads = len({value.shape for value in saved}) > 1
+    several = column if len(column) == len(saved) else column * len(saved)
+    check = not heads or len(column) > 1
+    arrays = [_placed(own, order, value, check) for own, value in zip(several, saved, strict=True)]
+    return (
+        (Ragged(name, order), {"own": tuple(arrays)})
+        if heads
+        else (
+            Own(name, order),
+            {"own": jnp.stack(arrays)},
+        )
+    )
+
+
+def _count(state: tn.State) -> int:
+    """The number of tasks, which all parts of a state have."""
+    if not isinstance(state, tn.State) or not state.tasks:
+        kind = "that of a layer" if isinstance(state, tn.State) else type(state).__name__
+        raise tn.TnshareError(
+            f"the state of a shared model was expected, as tnshare.load gives it: found {kind}"
+        )
+    soft = [d for d in state.entries.values() if isinstance(d, tn.Decomposition)]
+    counts = {len(state.tasks), *(d.network.task_shape[0] for d in soft)}
+    counts |= {len(values) for values in state.constants.values()} - {1}
+    if len(counts) > 1 or len(state.names) not in (0, len(state.tasks)):
+        raise tn.TnshareError(
+            f"a state has one number of tasks: found {sorted(counts)}, and {len(state.names)} names"
+        )
+    if any(own.keys() != state.tasks[0].keys() for own in state.tasks):
+        raise tn.TnshareError("all tasks of a state must have the same names of their own")
+    return len(state.tasks)
+
+
+def _placed(leaf: Leaf, order: tuple[int, ...] | None, value: NDArray, check: bool = True) -> jax.Array:
+    """An array with the axes that the leaf has in its tree."""
+    shape = tuple(leaf.value.shape)
+    if order is not None and value.ndim == len(order):
+        value = value.transpose(np.argsort(order))
+    elif order is None and value.size == math.prod(shape):
+        value = value.reshape(shape)  # a bias (out,) or (out, 1, 1), as libraries have it
+    if check:
+        _check(leaf.name, value.shape, shape)
+    return as_leaf(value, leaf.value.dtype)
+
+
+def _check_all_there(leaves: Sequence[Leaf], here: Mapping[str, Any]) -> None:
+    saved, own = _missing(leaves, here)
+    if saved or own:
+        raise tn.TnshareError(
+            f"the state is of trees of another structure: found {saved[:3]} only in it, {own[:3]} only in "
+            "the tree"
+        )
+
+
+def _check_heads(entries: Sequence[Entry], treedefs: Sequence[Any]) -> None:
+    """Refuse one module for heads of several sizes: those of other tasks would have its size."""
+    heads = [entry.name for entry in entries if isinstance(entry, Ragged)]
+    if heads and len(treedefs) == 1 and may_know_sizes(treedefs[0]):
+        raise tn.TnshareError(
+            f"{heads[0]} differs in shape between tasks, and the tree has modules that may know its size: "
+            "give one tree for each task, in a list or a dict as share takes them"
+        )
+
+
+def _check(name: str, found: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    if found != expected:
+        raise tn.TnshareError(f"{name} has shape {found} in the state, but {expected} in the tree")

@@ -1,0 +1,118 @@
+"""T trained pytrees in, one softly shared tree out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import tnshare as tn
+from tnshare.models import Roster, Setting, SharedModel, share_arrays
+
+from ._constants import Constant, Fixed
+from ._entries import Entry, Hard, Own, Ragged, Soft
+from ._leaves import Leaf, array_of, as_leaf, check_names, read_leaves, with_axes
+from ._shared_tree import Shared, Structure, distinct
+
+
+def share(
+    trees: Sequence[Any] | dict[str, Any],
+    method: str = "tucker",
+    *,
+    eps: float | None = None,
+    ranks: int | Sequence[int] | None = None,
+    max_parameters: int | None = None,
+    relative_to: Literal["stack", "deviation"] = "stack",
+    only: Sequence[str] = (),
+    except_: Sequence[str] = (),
+    layers: Mapping[str, Setting] | None = None,
+    axes: Mapping[str, Sequence[int]] | None = None,
+) -> Shared:
+    """One pytree for T pytrees of one structure: those of flax, equinox, haiku, or plain dicts and lists.
+
+    Floating leaves of two or more dimensions whose last key is not bias or scale become factors, by
+    ``method``: "laf", "tucker" or "tt", as close as ``eps``, ``ranks`` or ``max_parameters`` say (see
+    `tnshare.decompose`; the last is for all together). The others, and whatever differs in shape between the
+    trees, stay with each task; whole numbers, keys and what is no array are static. ``only`` and ``except_``
+    are patterns of names, as "dense" or "dense.kernel", to share or to leave. ``layers`` says for patterns
+    what is to be done instead: a method, "hard" (one weight for all tasks), "single" (one for each), or
+    keywords: ``{"dense*": {"method": "tt", "eps": 0.05}}``.
+
+    Weights are stacked as stored, which is (..., in, out) in flax and haiku; those of equinox are turned so.
+    ``axes`` says otherwise, for patterns: ``{"mine": (1, 0)}``. Trees in a dict give tasks their names.
+    """
+    if not isinstance(trees, list | tuple | dict):
+        raise tn.TnshareError(
+            f"trees must be a list of pytrees, one for each task, or a dict: found {type(trees).__name__}"
+        )
+    roster = Roster.of(trees, "trees")
+    given = list(trees.values() if isinstance(trees, dict) else trees)
+    leaves = [read_leaves(tree, f"tree {number}") for number, tree in enumerate(given)]
+    leaves[0] = with_axes(leaves[0], axes or {})
+    treedefs = distinct([jax.tree.structure(tree) for tree in given])
+    _check_alike(leaves, treedefs)
+    bounds: dict[str, Any] = {"eps": eps, "ranks": ranks, "relative_to": relative_to}
+    model = share_arrays(
+        [{leaf.name: array_of(leaf.value) for leaf in one if leaf.floating} for one in leaves],
+        {leaf.name: leaf.order for leaf in leaves[0] if leaf.order is not None},
+        method,
+        only=only,
+        except_=except_,
+        layers=layers,
+        max_parameters=max_parameters,
+        **{name: value for name, value in bounds.items() if value not in (None, "stack")},
+    )
+    return _built(model, leaves, treedefs, roster)
+
+
+def _built(
+    model: SharedModel, leaves: Sequence[Sequence[Leaf]], treedefs: tuple[Any, ...], roster: Roster
+) -> Shared:
+    """The arrays and entries of all leaves."""
+    common: dict[str, dict[str, Any]] = {}
+    codes: dict[str, dict[str, Any]] = {}
+    own: dict[str, Any] = {}
+    entries: list[Entry] = []
+    for column in zip(*leaves, strict=True):
+        name, order, values = column[0].name, column[0].order, [leaf.value for leaf in column]
+        if name in model.soft:
+            d = model.soft[name]
+            entries.append(Soft(name, model.orders[name], d.spec, d.network))
+            common[name], codes[name] = Soft.parts(d, values[0].dtype)
+        elif name in model.hard:
+            entries.append(Hard(name, order))
+            common[name] = {"weight": as_leaf(model.hard[name], values[0].dtype)}
+        elif not column[0].floating:
+            entries.append(Constant(name, order, tuple(map(Fixed, values))))
+        else:
+            alike = len({value.shape for value in values}) == 1
+            entries.append(Own(name, order) if alike else Ragged(name, order))
+            arrays = list(map(np.asarray, values))
+            own[name] = jnp.asarray(np.stack(arrays)) if alike else tuple(map(jnp.asarray, arrays))
+    return Shared(common, codes, own, Structure(treedefs, tuple(entries), roster, model.report()))
+
+
+def _check_alike(leaves: Sequence[Sequence[Leaf]], treedefs: Sequence[Any]) -> None:
+    """Refuse trees of different structure; what is static may differ if shapes do, as sizes of heads."""
+    first = leaves[0]
+    for number, other in enumerate(leaves):
+        called = f"tree {number}"
+        check_names([leaf.name for leaf in first], other, called)
+        for own, theirs in zip(first, other, strict=True):
+            if own.kind != theirs.kind:
+                raise tn.TnshareError(
+                    f"trees must have one structure: {own.name} is {own.kind} in the first and {theirs.kind} "
+                    f"in {called}"
+                )
+    if not any(leaf.floating for leaf in first):
+        raise tn.TnshareError(f"no floating leaf to share: found {len(first)} leaves of other kinds")
+    shapes = [[getattr(leaf.value, "shape", None) for leaf in one] for one in leaves]
+    if len(treedefs) > 1 and all(shape == shapes[0] for shape in shapes):
+        number = next(n for n, treedef in enumerate(treedefs) if treedef != treedefs[0])
+        raise tn.TnshareError(
+            f"trees must have one structure: tree {number} differs from the first in what is static, such as "
+            "sizes or functions; start all tasks from copies of one tree"
+        )

@@ -1,0 +1,12 @@
+"""The array operations of PyTorch."""
+
+from ._calibration import calibrate
+from ._torch_ops import TorchOps, array_of, ops, refused
+
+__all__ = [
+    "TorchOps",
+    "array_of",
+    "calibrate",
+    "ops",
+    "refused",
+]

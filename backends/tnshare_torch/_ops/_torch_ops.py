@@ -1,0 +1,148 @@
+"""The array operations of PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, index_select, int64
+from torch.compiler import is_compiling
+
+from tnshare.errors import TnshareError
+from tnshare.ops import NDArray
+from tnshare.planning import Device, cpu_model
+
+from ._chunks import in_chunks
+from ._convolution import convolve
+
+
+class TorchOps:
+    """What `tnshare.ops.Ops` asks for."""
+
+    mm = staticmethod(torch.mm)
+    bmm = staticmethod(torch.bmm)
+    reshape = staticmethod(torch.reshape)
+    transpose: Callable[[torch.Tensor, Sequence[int]], torch.Tensor] = staticmethod(torch.permute)  # type: ignore[assignment]
+    multiply = staticmethod(torch.mul)
+    in_chunks = staticmethod(in_chunks)
+    convolve = staticmethod(convolve)
+    told = ("shape", "dtype", "device")
+
+    @staticmethod
+    def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        # torch.matmul does the same and costs a few microseconds more.
+        left, right = a.ndim, b.ndim
+        if left == right:
+            return torch.mm(a, b) if left == 2 else torch.bmm(a, b)
+        if left == 2:
+            return torch.bmm(a.expand(b.shape[0], -1, -1), b)
+        return torch.bmm(a, b.expand(a.shape[0], -1, -1))
+
+    @staticmethod
+    def add(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        # Under autocast products are short and parameters are not.
+        return a + b if a.dtype == b.dtype else a + b.to(a.dtype)
+
+    @staticmethod
+    def take(a: torch.Tensor, ids: Sequence[Any]) -> torch.Tensor:
+        first = ids[0]
+        if len(ids) == 1 and isinstance(first, Tensor) and first.dtype is int64 and first.ndim == 1:
+            # Backwards, index_select adds rows up without sorting them.
+            return index_select(a, 0, refused(first, a.shape[0]) if is_compiling() else first)
+        if len(ids) > 1 or isinstance(first, int):
+            return a[tuple(_index(i, n, a.device) for i, n in zip(ids, a.shape, strict=False))]
+        index = _index(first, a.shape[0], a.device)
+        if index.ndim == 1:  # backwards, index_select adds rows up without sorting them
+            return index_select(a, 0, index)
+        # a[index] would read the value of a single index, and compile a compiled call again for every task.
+        return index_select(a, 0, index.reshape(-1)).reshape(index.shape + a.shape[1:])
+
+    @staticmethod
+    def row(a: torch.Tensor, i: Any) -> torch.Tensor:
+        return (
+            a[i : i + 1] if type(i) is int else index_select(a, 0, _index(i, a.shape[0], a.device).reshape(1))
+        )
+
+    @staticmethod
+    def asarray(value: NDArray, like: torch.Tensor | None = None) -> torch.Tensor:
+        tensor = torch.tensor(value)
+        return tensor if like is None else tensor.to(like)
+
+    @staticmethod
+    def values(a: Any) -> NDArray | None:
+        if not isinstance(a, torch.Tensor):
+            return np.asarray(a)
+        if is_compiling() or a.is_meta:
+            return None
+        if a.layout != torch.strided:
+            raise TnshareError(f"ids and tokens must be dense: found {a.layout}; convert with to_dense()")
+        plain = a.detach().cpu()
+        try:
+            return np.asarray(plain.float() if a.dtype == torch.bfloat16 else plain)
+        except RuntimeError:  # inside torch.func's transforms, and of fake tensors
+            return None
+
+    @staticmethod
+    def concrete(a: torch.Tensor) -> bool:
+        if is_compiling() or a.is_meta or type(a) not in (torch.Tensor, torch.nn.Parameter):
+            return False
+        return not torch._C._functorch.is_functorch_wrapped_tensor(a)
+
+    @staticmethod
+    def guards(ids: Any) -> bool:
+        # On other devices an id that is out of range would stop the device, not raise.
+        return isinstance(ids, torch.Tensor) and ids.ndim == 1 and ids.is_cpu and ids.dtype == torch.int64
+
+    @staticmethod
+    def device(like: torch.Tensor) -> Device:
+        return _device(like.device, torch.get_num_threads())
+
+    @staticmethod
+    def wait(a: torch.Tensor) -> None:
+        if a.is_cuda:
+            torch.cuda.synchronize(a.device)
+
+    @staticmethod
+    def gradients(
+        function: Callable[..., torch.Tensor], arrays: Sequence[torch.Tensor], weights: torch.Tensor
+    ) -> list[torch.Tensor]:
+        leaves = [array.detach().requires_grad_() for array in arrays]
+        with torch.enable_grad():
+            result = function(*leaves)
+        return list(torch.autograd.grad(result, leaves, weights, materialize_grads=True))
+
+
+@lru_cache(maxsize=64)
+def _device(device: torch.device, threads: int) -> Device:
+    kind = device.type
+    if kind == "cuda":
+        return Device("torch", torch.__version__, kind, torch.cuda.get_device_name(device), 0)
+    return Device("torch", torch.__version__, kind, cpu_model() if kind == "cpu" else kind, threads)
+
+
+def refused(ids: torch.Tensor, size: int) -> torch.Tensor:
+    """Ids of which compiled code refuses those that are out of range; else it would count from behind.
+
+    The host does not look at their values, so it need not wait for a device. Eager calls check them before.
+    """
+    return torch.where(ids < 0, size, ids) if is_compiling() else ids
+
+
+def _index(ids: Any, size: int, device: torch.device) -> Any:
+    """Ids as torch takes them: it reads bytes as a mask and does not know the other short integers."""
+    if isinstance(ids, torch.Tensor):
+        return refused(ids if ids.dtype == torch.int64 else ids.long(), size)
+    return torch.as_tensor(ids.astype(np.int64), device=device) if isinstance(ids, np.ndarray) else ids
+
+
+ops = TorchOps()
+
+
+def array_of(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """A tensor in NumPy, which has no bfloat16."""
+    plain = tensor.detach().cpu()
+    found: np.ndarray[Any, Any] = (plain.float() if plain.dtype == torch.bfloat16 else plain).numpy()
+    return found

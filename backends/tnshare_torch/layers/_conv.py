@@ -1,0 +1,124 @@
+"""Convolutions of many tasks as one module."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import tnshare as tn
+from tnshare.checks import is_whole
+from tnshare.layers import Tasks
+from tnshare.network import Spec
+from tnshare.ops import PaddingMode
+from tnshare.planning import Way
+
+from ._task_layer import IMPORTS, TaskLayer
+
+Size = int | Sequence[int]
+
+
+class _Conv(TaskLayer):
+    """``torch.nn.Conv...`` for every one of many tasks, their kernels softly shared.
+
+    Arguments are torch's, and ``tasks`` and ``spec``: ranks are in the order of the kernel's dimensions,
+    input channels, output channels, task. Inputs are (..., channels, *places); for ``layer(x, ids)`` one
+    image has one task: (B, channels, *places). Other keywords are those of `TaskLayer`.
+    """
+
+    description: tn.Conv
+    dims: ClassVar[int]
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        tasks: Tasks,
+        spec: Spec,
+        stride: Size = 1,
+        padding: Size | str = 0,
+        dilation: Size = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: PaddingMode = "zeros",
+        **keywords: Any,
+    ) -> None:
+        kernel = (kernel_size,) * self.dims if is_whole(kernel_size) else tuple(kernel_size)  # type: ignore[arg-type]
+        if len(kernel) != self.dims:
+            raise tn.TnshareError(
+                f"kernel_size must be a number, or {self.dims}, one for each dimension: found {kernel_size!r}"
+            )
+        description = tn.Conv(
+            in_channels,
+            out_channels,
+            kernel=kernel,  # type: ignore[arg-type]
+            tasks=tasks,
+            spec=spec,
+            groups=groups,
+            bias=bias,
+            stride=stride,  # type: ignore[arg-type]
+            padding=padding,  # type: ignore[arg-type]
+            dilation=dilation,  # type: ignore[arg-type]
+            padding_mode=padding_mode,
+        )
+        super().__init__(description, **keywords)
+        self._padding = padding
+        self.in_channels, self.out_channels, self.kernel_size = in_channels, out_channels, kernel
+        self.stride, self.padding, self.dilation = (
+            (size,) * self.dims if is_whole(size) else size if isinstance(size, str) else tuple(size)  # type: ignore[arg-type]
+            for size in (stride, padding, dilation)
+        )
+        self.groups, self.padding_mode = groups, padding_mode
+
+    def explain(
+        self, batch: int, way: Way = "mixed", *, training: bool = True, sizes: Sequence[int] = ()
+    ) -> str:
+        """What is computed for a batch of that many rows, of so many places along each dimension."""
+        like = next(self.parameters())
+        return self._calls.explain(way, batch, like, training=training, sizes=sizes)  # type: ignore[call-arg]
+
+    def source(
+        self, batch: int, way: Way = "mixed", *, training: bool = True, sizes: Sequence[int] = ()
+    ) -> str:
+        """The parts of what is computed, each a function of torch's operations."""
+        like = next(self.parameters())
+        text = self._calls.source(way, batch, like, training=training, sizes=sizes)  # type: ignore[call-arg]
+        return f"{IMPORTS}\n\n\n{text}"
+
+    def extra_repr(self) -> str:
+        """What the constructor was given."""
+        d = self.description
+        parts = [f"{d.in_channels}, {d.out_channels}, kernel_size={d.kernel}, stride={d.stride}"]
+        parts += [self._tasks_repr()]
+        if any(map(any, d.geometry.padding)):
+            parts.append(f"padding={self._padding!r}")
+        if set(d.geometry.dilation) != {1}:
+            parts.append(f"dilation={d.dilation}")
+        if d.groups != 1:
+            parts.append(f"groups={d.groups}")
+        if not d.bias:
+            parts.append("bias=False")
+        if d.padding_mode != "zeros":
+            parts.append(f"padding_mode={d.padding_mode!r}")
+        return ", ".join(parts)
+
+    def _layout(self) -> tuple[int, ...]:
+        return (self.dims + 1, self.dims, *range(self.dims))
+
+
+class Conv1d(_Conv):
+    """``torch.nn.Conv1d`` for every one of many tasks, their kernels softly shared: see its base."""
+
+    dims = 1
+
+
+class Conv2d(_Conv):
+    """``torch.nn.Conv2d`` for every one of many tasks, their kernels softly shared: see its base."""
+
+    dims = 2
+
+
+class Conv3d(_Conv):
+    """``torch.nn.Conv3d`` for every one of many tasks, their kernels softly shared: see its base."""
+
+    dims = 3

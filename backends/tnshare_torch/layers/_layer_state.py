@@ -1,0 +1,108 @@
+"""State dicts that know what they are of and say what does not fit; and states for `tnshare.save`."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+import tnshare as tn
+from tnshare.network import described, differences, inferred, same_spec, spelled
+from tnshare_torch._ops import array_of
+
+_KEY = "tnshare"
+
+
+class SpecInState(nn.Module):
+    """A module whose ``state_dict`` carries its specification.
+
+    It is where torch keeps the versions of modules, in the metadata of a state, which files keep: keys and
+    tensors of a state are the module's alone. Where somebody made a new dict of them, shapes tell the ranks.
+    What does not fit is said among the errors of ``load_state_dict``, with ``strict=False`` too: half of a
+    network is none. A state that has nothing of the module leaves it as it is.
+    """
+
+    @abstractmethod
+    def specification(self) -> dict[str, Any]:
+        """What saved numbers must fit, as JSON can hold it."""
+
+    @abstractmethod
+    def _misfits(self, saved: Mapping[str, Any] | None, tensors: Mapping[str, Any]) -> Iterator[str]:
+        """What of a saved specification, if there is one, and of saved tensors does not fit; and the fix."""
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        metadata = getattr(destination, "_metadata", None)  # a dict of one's own may have none
+        if metadata is not None:
+            metadata.setdefault(prefix[:-1], {})[_KEY] = self.specification()
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Mapping[str, Any],
+        prefix: str,
+        local_metadata: Mapping[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        tensors = {name.removeprefix(prefix): v for name, v in state_dict.items() if name.startswith(prefix)}
+        if tensors:
+            where = prefix.removesuffix(".") or type(self).__name__
+            try:
+                found = self._misfits(local_metadata.get(_KEY), tensors)
+                error_msgs += [f"{where}: saved with {text}." for text in found]
+            except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+                error_msgs.append(f"{where}: its specification in the state is damaged; use another copy.")
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+
+
+class LayerState(SpecInState):
+    """The state of a layer of many tasks."""
+
+    description: tn.Layer
+
+    def specification(self) -> dict[str, Any]:
+        return described(self.description.spec, self.description.network)
+
+    def state(self) -> tn.State:
+        """Its numbers without torch, for `tnshare.save`: the decomposition "weight", and the bias."""
+        spec, network = self.description.spec, self.description.network
+        factors = {name: array_of(getattr(self, name)) for name in network.shapes}
+        bias = self._parameters.get("bias")
+        entries: dict[str, Any] = {"weight": tn.Decomposition(spec, network, factors, math.nan, math.nan)}
+        return tn.State(entries if bias is None else entries | {"bias": array_of(bias)})
+
+    def load_state(self, state: tn.State) -> None:
+        """Take over the numbers of a state as `state` gives it."""
+        found = dict(state.entries)
+        weight, bias = found.pop("weight", None), found.pop("bias", None)
+        wanted = self.description.shapes.get("bias")
+        shape = None if bias is None else bias.shape  # type: ignore[union-attr]
+        if not isinstance(weight, tn.Decomposition) or found or state.tasks or shape != wanted:
+            raise tn.TnshareError(
+                f"a state of the decomposition 'weight' and a bias of shape {wanted} was expected: found "
+                f"{sorted(state.entries)}, a bias of shape {shape}, {len(state.tasks)} tasks apart"
+            )
+        values = dict(self.description.adopt(weight))
+        with torch.no_grad():
+            for name, value in (values if bias is None else values | {"bias": bias}).items():
+                self.get_parameter(name).copy_(torch.from_numpy(value))
+
+    def _misfits(self, saved: Mapping[str, Any] | None, tensors: Mapping[str, Any]) -> Iterator[str]:
+        own, shapes = self.specification(), {name: _shape(tensor) for name, tensor in tensors.items()}
+        if saved is None:
+            saved = inferred(self.description.spec, self.description.network, shapes)
+        fix = "of these sizes" if same_spec(own, saved) else f"with spec=tnshare.{spelled(saved)}"
+        for text in differences(own, saved):
+            yield f"{text}: make the layer {fix} before loading"
+
+
+def _shape(tensor: Any) -> tuple[int, ...]:
+    return tuple(getattr(tensor, "shape", ()))

@@ -1,0 +1,89 @@
+"""From a file to a shared network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+import tnshare as tn
+from tnshare.files import translated, with_constants
+from tnshare.models import SharedModel
+
+from ._shared_network import Shared
+from .template._template import orders_of, template_of, tensors_of
+
+
+def restore(network: nn.Module, state: tn.State, **keywords: Any) -> Shared:
+    """The shared network that a state was taken from, given one network of its architecture.
+
+    ``shared = tnt.restore(net, tn.load(path))``, whichever framework saved it: ``dense.kernel`` is found for
+    ``dense.weight``. Precision, device and what is trained are those of ``network``, whose numbers do not
+    matter. Keywords are those of `Shared`, as ``batch_dim``.
+    """
+    if not isinstance(state, tn.State):
+        raise tn.TnshareError(
+            f"a state, as tnshare.load gives it, was expected: found {type(state).__name__}; save a Shared"
+        )
+    tensors, orders = tensors_of(network), orders_of(network)
+
+    def read(saved: Mapping[str, Any]) -> dict[str, Any]:
+        """In torch's words, and arrays with torch's order of axes."""
+        words = translated(saved, tensors)
+        named = {words[name]: value for name, value in saved.items()}
+        return {name: _back(value, orders.get(name), tensors.get(name)) for name, value in named.items()}
+
+    entries, tasks = read(state.entries), [read(task) for task in with_constants(state, tensors)]
+    soft = {name: d for name, d in entries.items() if isinstance(d, tn.Decomposition)}
+    hard = {name: a for name, a in entries.items() if not isinstance(a, tn.Decomposition)}
+    own = tasks[0] if tasks else {}
+    _check_names(set(tensors), {*soft, *hard, *own})
+    for name, saved in {**hard, **soft}.items():
+        _check_shape(name, tuple(tensors[name].shape), _shape_of(saved, orders.get(name, ())))
+    counts = {len(state.tasks), *(d.network.task_shape[0] for d in soft.values())}
+    if len(counts) > 1 or 0 in counts or len(state.names) not in (0, len(state.tasks)):
+        raise tn.TnshareError(
+            f"a state has one number of tasks: found {sorted(counts)}, and {len(state.names)} names"
+        )
+    single = tuple(name for name in own if isinstance(tensors[name], nn.Parameter))
+    model = SharedModel(soft, hard, single, {name: orders[name] for name in soft}, (), ())
+    given = [{**tensors, **{n: _like(a, tensors[n]) for n, a in task.items()}} for task in tasks]
+    return Shared(template_of(network), model, given, state.names, **keywords)
+
+
+def _check_names(own: set[str], saved: set[str]) -> None:
+    if own != saved:
+        raise tn.TnshareError(
+            "the state is of networks of another architecture: found "
+            f"{sorted(saved - own)[:3]} only in it, {sorted(own - saved)[:3]} only in the network"
+        )
+
+
+def _check_shape(name: str, own: tuple[int, ...], saved: tuple[int, ...]) -> None:
+    if own != saved:
+        raise tn.TnshareError(f"{name} has shape {saved} in the state, but {own} in the network")
+
+
+def _shape_of(saved: Any, order: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of a weight in its network."""
+    if not isinstance(saved, tn.Decomposition):
+        return tuple(saved.shape)
+    stacked = saved.network.shape[: len(order)]
+    return tuple(stacked[order.index(axis)] for axis in range(len(order)))
+
+
+def _back(saved: Any, order: tuple[int, ...] | None, tensor: torch.Tensor | None) -> Any:
+    """An array with torch's axes; a bias (out, 1, 1), as some libraries have it, is one of (out,)."""
+    if isinstance(saved, tn.Decomposition) or tensor is None:
+        return saved
+    if order is not None and saved.ndim == len(order):
+        return np.ascontiguousarray(saved.transpose(np.argsort(order)))  # as torch has them
+    return saved.reshape(tensor.shape) if order is None and saved.size == tensor.numel() else saved
+
+
+def _like(array: Any, tensor: torch.Tensor) -> torch.Tensor:
+    made = torch.tensor(array).to(tensor.device, tensor.dtype)
+    return nn.Parameter(made, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else made

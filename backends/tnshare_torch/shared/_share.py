@@ -1,0 +1,103 @@
+"""T trained networks in, one softly shared network out."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+import tnshare as tn
+from tnshare.checks import whole
+from tnshare.models import Setting, share_arrays
+from tnshare_torch._ops import array_of
+
+from ._shared_network import Shared
+from .paths._example import try_out
+from .paths._path_choice import Strategy
+from .template._template import check_alike, orders_of, template_of, tensors_of
+
+
+def replicate(model: nn.Module, tasks: int) -> list[nn.Module]:
+    """T copies of one network, to be trained one by one: only from the same values do weights stay alike."""
+    return [copy.deepcopy(model) for _ in range(whole("tasks", tasks))]
+
+
+def share(
+    models: Sequence[nn.Module] | Mapping[str, nn.Module],
+    method: str = "tucker",
+    *,
+    eps: float | None = None,
+    ranks: int | Sequence[int] | None = None,
+    max_parameters: int | None = None,
+    relative_to: Literal["stack", "deviation"] = "stack",
+    only: Sequence[str] = (),
+    except_: Sequence[str] = (),
+    layers: Mapping[str, Setting] | None = None,
+    batch_dim: int = 0,
+    batch_dims: Mapping[str, int | None] | None = None,
+    scratch: Sequence[str] = (),
+    strategy: Strategy = "auto",
+    example: torch.Tensor | None = None,
+) -> Shared:
+    """One module for T networks of one architecture, which are left as they are.
+
+    Weights of linear, convolutional, embedding, recurrent and attention layers become factors, by ``method``:
+    "laf", "tucker" or "tt", as close as ``eps``, ``ranks`` or ``max_parameters`` say (see
+    `tnshare.decompose`; the last is for all together). Biases, norms, buffers, and whatever differs in shape
+    between the networks, stay with each task. ``only`` and ``except_`` are patterns of names, of modules or
+    parameters, to share or to leave. ``layers`` says for patterns what is to be done instead: a method,
+    "hard" (one weight for all tasks), "single" (one for each), or keywords: ``{"fc*": {"method": "tt",
+    "eps": 0.05}}``. Networks in a dict give tasks their names.
+
+    Rows of mixed tasks lie along ``batch_dim`` of the input and of every output; ``batch_dims`` says so of
+    keyword arguments, by name (None: they have no rows). ``scratch`` names attributes, by pattern, that a
+    network may assign to in its forward because no task reads what another left there.
+
+    ``strategy`` says how several tasks run: "loop", one after the other; "vmap", all at once, or an error;
+    "auto", at once where that is faster and a probe has found the same numbers, else one after the other
+    (``shared.explain()`` says why). Dropout draws other numbers at once than one after the other. An
+    ``example`` input of one task has all ways tried out now, and lets compiled code mix tasks in a batch.
+    """
+    given, names = _given(models)
+    bounds: dict[str, Any] = {"eps": eps, "ranks": ranks, "relative_to": relative_to}
+    chosen = {name: value for name, value in bounds.items() if value not in (None, "stack")}
+    model = share_arrays(
+        [{name: array_of(p) for name, p in model.named_parameters()} for model in given],
+        orders_of(given[0]),
+        method,
+        only=only,
+        except_=except_,
+        layers=layers,
+        max_parameters=max_parameters,
+        **chosen,
+    )
+    shared = Shared(
+        template_of(given[0]),
+        model,
+        [tensors_of(one) for one in given],
+        names,
+        batch_dim=whole("batch_dim", batch_dim, least=0),
+        batch_dims=batch_dims,
+        scratch=scratch,
+        strategy=strategy,
+    )
+    if example is not None:
+        try_out(shared, example)
+    return shared
+
+
+def _given(
+    models: Sequence[nn.Module] | Mapping[str, nn.Module],
+) -> tuple[list[nn.Module], tuple[str, ...]]:
+    """The networks, which are of one architecture, and the names of tasks."""
+    names = tuple(models) if isinstance(models, Mapping) else ()
+    given: list[nn.Module] = list(models.values() if isinstance(models, Mapping) else models)
+    if not given:
+        raise tn.TnshareError("no models were given: expected a list of torch modules, one for each task")
+    if not all(isinstance(name, str) for name in names):
+        raise tn.TnshareError(f"the names of tasks must be strings: found {names}")
+    check_alike(given)
+    return given, names

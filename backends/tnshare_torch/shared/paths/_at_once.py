@@ -1,0 +1,185 @@
+"""The fast path: all tasks at once under vmap, which keeps track of the task axis through the user's code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._functorch.vmap import vmap_increment_nesting
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+
+import tnshare as tn
+from tnshare_torch._ops import refused
+from tnshare_torch.shared.running._outside_vmap import Rows
+from tnshare_torch.shared.running._replacing import Trial, run_with
+from tnshare_torch.shared.running._soft_weight import ROWS, Soft
+from tnshare_torch.shared.template._watch import Watch
+
+if TYPE_CHECKING:
+    from tnshare_torch.shared._shared_network import Shared
+    from tnshare_torch.shared.running._call_tasks import Cast
+
+Tensors = dict[str, torch.Tensor]
+
+
+def at_once(
+    shared: Shared,
+    cast: Cast,
+    tasks: Sequence[int],
+    x: tuple[torch.Tensor, int | None],
+    kwargs: tuple[Mapping[str, Any], Mapping[str, int]],
+    trial: Trial | None = None,
+) -> Any:
+    """The outputs of some tasks, a task axis first.
+
+    x comes with the axis along which the inputs of tasks lie, None if all have the same; keyword arguments
+    with such axes by name, for those that have one.
+    """
+    own = _stacked(cast, tasks)
+    counted = not torch.compiler.is_compiling() and not torch.is_inference_mode_enabled()
+    before = {name: tensor._version for name, tensor in own.items()} if counted else {}
+    codes = {name: cast.factors(name, tasks) for name in shared.programs}
+    inputs = x[0], dict(kwargs[0])
+    dims = x[1], {name: kwargs[1].get(name) for name in kwargs[0]}
+    y = _mapped(shared, own, codes, len(tasks), inputs, dims, trial)
+    _store(cast, tasks, own, before)
+    return y
+
+
+def row_by_row(
+    shared: Shared, cast: Cast, x: torch.Tensor, ids: torch.Tensor, kwargs: Mapping[str, Any]
+) -> Any:
+    """The outputs of rows, each a batch of its own with a task of its own; for traced calls."""
+    dim = shared.batch_dim
+    own, codes = _chosen(cast, ids)
+    dims = {name: shared.batch_dims.get(name) for name in kwargs}
+    run = _Run(shared, codes, ROWS)
+    with vmap_increment_nesting(ids.shape[0], "different") as level:
+        rows = Rows(ids.shape[0], level)
+        mine = {name: rows.enter(tensor) for name, tensor in own.items()}
+        code = {name: rows.enter(tensor) for name, tensor in run.codes.items()}
+        named = {}
+        for name, value in kwargs.items():
+            along = dims[name]  # a row keeps its axis, of size 1
+            named[name] = value if along is None else rows.enter(value.unsqueeze(along + 1), along)
+        outputs = run(mine, code, rows.enter(x.unsqueeze(dim + 1), dim), named, rows)
+        found = [rows.leave(y) for y in outputs]
+    y = run.outputs(found)
+    flat, spec = tree_flatten(y)
+    for leaf in flat:
+        if leaf is not None and (leaf.ndim < dim + 2 or leaf.shape[dim + 1] != 1):
+            raise tn.TnshareError(
+                f"rows of mixed tasks need outputs with rows along axis {dim}: run one task at a time"
+            )
+    return tree_unflatten([None if f is None else f.movedim(0, dim).squeeze(dim + 1) for f in flat], spec)
+
+
+def one_of(shared: Shared, cast: Cast, x: Any, task: torch.Tensor, kwargs: Mapping[str, Any]) -> Any:
+    """The outputs of one task whose number is a tensor: for traced calls, one program for all tasks."""
+    every, index = range(len(cast)), task.reshape(1)
+    own, codes = _chosen(cast, index)
+    y = _mapped(shared, own, codes, 1, (x, dict(kwargs)), (None, dict.fromkeys(kwargs)))
+    for name in shared.written:  # a task that is not known here gets back what was written to its buffers
+        for number in every:
+            buffer = cast.own(number)(shared.plain[name])
+            buffer.copy_(torch.where(index[0] == number, own[name][0], buffer))
+    flat, spec = tree_flatten(y)
+    return tree_unflatten([None if leaf is None else leaf[0] for leaf in flat], spec)
+
+
+def _mapped(
+    shared: Shared,
+    own: Mapping[str, torch.Tensor],
+    codes: Mapping[str, tuple[list[torch.Tensor], int]],
+    planned: int,
+    inputs: tuple[Any, dict[str, Any]],
+    dims: tuple[Any, dict[str, Any]],
+    trial: Trial | None = None,
+) -> Any:
+    """The template under vmap, over tensors of tasks and their codes."""
+    run = _Run(shared, codes, planned, trial)
+    mapped = torch.func.vmap(run, in_dims=(0, 0, *dims), randomness="different")
+    if torch.compiler.is_compiling():
+        return run.outputs(mapped(dict(own), run.codes, *inputs))
+    with Watch(shared._template, shared.scratch):
+        return run.outputs(mapped(dict(own), run.codes, *inputs))
+
+
+class _Run:
+    """The template as a function of what one task has of its own, its codes, and its inputs.
+
+    It gives the tensors among its outputs, as vmap wants it; ``outputs`` puts them back where they were.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        factors: Mapping[str, tuple[list[torch.Tensor], int]],
+        planned: int,
+        trial: Trial | None = None,
+    ) -> None:
+        self.shared, self.factors, self.planned, self.trial = shared, factors, planned, trial
+        self.codes = {name: every[place] for name, (every, place) in factors.items()}
+        self.specs: list[TreeSpec] = []
+        self.nothing: list[bool] = []
+
+    def __call__(
+        self, tensors: Tensors, codes: Tensors, x: Any, named: dict[str, Any], rows: Rows | None = None
+    ) -> tuple[torch.Tensor, ...]:
+        shared = self.shared
+        every: dict[str, torch.Tensor | Soft] = {
+            name: shared.shared(key)["weight"] for name, key in shared.plain.items() if key in shared.common
+        }
+        every.update(tensors)
+        for name, (factors, place) in self.factors.items():
+            mine = [*factors[:place], codes[name].unsqueeze(0), *factors[place + 1 :]]
+            every[name] = Soft(shared.programs[name], mine, place, self.planned)
+        pairs = [(placeholder, every[name]) for name, placeholder in shared.placeholders.items()]
+        y = run_with(shared._template, pairs, 0, x, named, self.trial, rows)
+        flat, spec = tree_flatten(y)
+        self.specs.append(spec)
+        self.nothing.extend(leaf is None for leaf in flat)
+        return tuple([leaf for leaf in flat if leaf is not None])
+
+    def outputs(self, found: Sequence[torch.Tensor]) -> Any:
+        """The outputs of the template, with these tensors."""
+        rest = list(found)
+        return tree_unflatten([None if none else rest.pop(0) for none in self.nothing], self.specs[0])
+
+
+def _chosen(cast: Cast, ids: torch.Tensor) -> tuple[Tensors, dict[str, tuple[list[torch.Tensor], int]]]:
+    """What the tasks have of their own, and factors with their codes, for tasks given by a tensor."""
+    every = range(len(cast))
+    ids = refused(ids, len(cast))
+    own = {name: tensor.index_select(0, ids) for name, tensor in _stacked(cast, every).items()}
+    codes = {}
+    for name in cast.shared.programs:
+        factors, place = cast.factors(name, every)
+        factors[place] = factors[place].index_select(0, ids)
+        codes[name] = factors, place
+    return own, codes
+
+
+def _stacked(cast: Cast, tasks: Sequence[int]) -> dict[str, torch.Tensor]:
+    """What tasks have of their own, by name, a task axis first."""
+    shared = cast.shared
+    each = [cast.own(task) for task in tasks]
+    return {
+        name: torch.stack([own(key) for own in each])
+        for name, key in shared.plain.items()
+        if key not in shared.common
+    }
+
+
+def _store(
+    cast: Cast, tasks: Sequence[int], own: Mapping[str, torch.Tensor], before: Mapping[str, int]
+) -> None:
+    """Bring back to each task what was written to its buffers."""
+    shared = cast.shared
+    for name, tensor in own.items():
+        # Batch norm updates its statistics under vmap without a change of their version (torch 2.13).
+        if name in shared.written or (before and tensor._version != before[name]):
+            with torch.no_grad():
+                for task, value in zip(tasks, tensor.unbind(0), strict=True):
+                    cast.own(task)(shared.plain[name]).copy_(value)

@@ -1,0 +1,125 @@
+"""Peel the factors of a network off a stack, one after the other, each truncated as far as is allowed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tnshare.network import Network, Node, Sizes, Spec
+from tnshare.ops import NDArray
+
+from ._balancing import Factors, Spectrum, along
+from ._stack import Reference
+from ._truncated_svd import peel
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much of the (scaled) stack may be dropped: a total to be shared out, or the same in every SVD."""
+
+    square: float
+    floor: float
+    per_svd: bool = False
+
+    def allowed(self, spent: float, parts: int) -> float:
+        """What the next SVD may drop; what is left of the budget is shared by the ``parts`` still to come."""
+        share = self.square if self.per_svd else (self.square - spent) / parts
+        return max(share, self.floor)
+
+
+@dataclass(frozen=True)
+class Split:
+    """Factors in double precision, in storage order; all but the remainder have orthonormal columns."""
+
+    spec: Spec
+    network: Network
+    factors: Factors
+    spectra: dict[str, Spectrum]
+
+
+def split(
+    family: type[Spec],
+    stack: NDArray,
+    weights: Sizes,
+    tasks: Sizes,
+    reference: Reference,
+    budget: Budget,
+    ranks: tuple[int, ...] | None = None,
+    exact: bool = False,
+) -> Split:
+    """Factorise a stack, within a budget or with these ranks."""
+    bonds = family.bonds((*weights, *tasks))
+    wanted = {} if ranks is None else dict(zip(bonds, ranks, strict=True))
+    skeleton = _with_ranks(family, (1,) * len(bonds)).build(weights, tasks)
+    *nodes, remainder = family.peeling(skeleton)
+    axes, sizes = list(skeleton.output), dict(skeleton.sizes)
+    work, scale, spent = stack, reference.scale or 1.0, 0.0
+    factors: Factors = {}
+    spectra: dict[str, Spectrum] = {}
+    for n, node in enumerate(nodes):
+        rows = [axis for axis in axes if axis in node.axes]
+        (bond,) = set(node.axes) - set(rows)
+        at = axes.index(rows[0])
+        parts = (axes[:at], rows, axes[at + len(rows) :])
+        view = work.reshape([math.prod(sizes[axis] for axis in part) for part in parts])
+        allowed = budget.allowed(spent, len(nodes) - n)
+        # The first SVD reads the user's stack; what it leaves is ours, and all others work in its memory.
+        peeled = peel(view, allowed=allowed, rank=wanted.get(bond), exact=exact, scale=None if n else scale)
+        sizes[bond] = len(peeled.singular_values)
+        factors[node.name] = _stored(node, [*rows, bond], peeled.basis, sizes)
+        spectra[bond] = (node.name, peeled.singular_values)
+        axes[at : at + len(rows)] = [bond]
+        work, spent = peeled.rest, spent + peeled.dropped
+    factors[remainder.name] = _stored(remainder, axes, work, sizes)
+    spec = _with_ranks(family, tuple(sizes[bond] for bond in bonds))
+    return shrink(Split(spec, spec.build(weights, tasks), factors, spectra), weights, tasks)
+
+
+def shrink(parts: Split, weights: Sizes, tasks: Sizes) -> Split:
+    """Lower ranks that later truncations left larger than of any use, losing nothing.
+
+    A bond of rank r whose other side has only m < r entries needs m: an SVD of that side, its own bonds
+    weighted by their singular values, gives the m combinations that matter.
+    """
+    spec, factors, spectra = parts.spec, dict(parts.factors), dict(parts.spectra)
+    bonds = spec.bonds((*weights, *tasks))
+    while True:
+        network = spec.build(weights, tasks)
+        maxima = spec.maxima(weights, tasks)
+        over = [b for b, rank, most in zip(bonds, spec.ranks, maxima, strict=True) if rank > most]
+        if not over:
+            return Split(spec, network, factors, spectra)
+        bond = over[-1]
+        peeled = spectra[bond][0]
+        (other,) = (name for name in network.bonds[bond] if name != peeled)
+        node = network.node(other)
+        weighted = factors[other]
+        for held, (holder, values) in spectra.items():
+            if holder == other:
+                weighted = weighted * along(network, other, held, values)
+        at = node.axes.index(bond)
+        matrix = np.moveaxis(weighted, at, 0).reshape(weighted.shape[at], -1)
+        mix, values, _ = np.linalg.svd(matrix, full_matrices=False)
+        factors[other] = _mixed(factors[other], at, mix.conj().T)
+        factors[peeled] = _mixed(factors[peeled], network.node(peeled).axes.index(bond), mix.T)
+        spectra[bond] = (peeled, values)
+        ranks = (len(values) if b == bond else rank for b, rank in zip(bonds, spec.ranks, strict=True))
+        spec = _with_ranks(type(spec), tuple(ranks))
+
+
+def _with_ranks(family: Any, ranks: tuple[int, ...]) -> Spec:
+    spec: Spec = family(ranks)
+    return spec
+
+
+def _stored(node: Node, axes: list[str], array: NDArray, sizes: Sizes) -> NDArray:
+    """An array with these axes, in the storage order of the node."""
+    return array.reshape([sizes[axis] for axis in axes]).transpose([axes.index(axis) for axis in node.axes])
+
+
+def _mixed(array: NDArray, axis: int, matrix: NDArray) -> NDArray:
+    """A matrix applied to one axis."""
+    return np.moveaxis(np.tensordot(matrix, array, axes=(1, axis)), 0, axis)

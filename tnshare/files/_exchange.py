@@ -1,0 +1,71 @@
+"""States between frameworks: the parameters of a layer, and names for the same thing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from tnshare.decomposition import Decomposition
+from tnshare.errors import TnshareError
+from tnshare.layers import Layer
+from tnshare.ops import NDArray
+
+from ._state import Saved, State
+
+# What frameworks call the same thing: torch's word first.
+_WORDS = {"weight": ("kernel", "w", "embedding", "embeddings", "scale"), "bias": ("b", "offset")}
+
+
+def layer_state(layer: Layer, params: Mapping[str, Any]) -> State:
+    """The parameters of a layer for `tnshare.save`: the decomposition "weight", and the bias."""
+    factors = {
+        name: np.asarray(params[name]) if name in params else layer.frozen[name]
+        for name in layer.network.shapes
+    }
+    weight = Decomposition(layer.spec, layer.network, factors, math.nan, math.nan)
+    return State({"weight": weight, **({"bias": np.asarray(params["bias"])} if layer.bias_size else {})})
+
+
+def layer_params(layer: Layer, state: State) -> dict[str, NDArray]:
+    """The parameters of a layer again, by name; refuses the state of another layer."""
+    expected = ("weight", "bias") if layer.bias_size else ("weight",)
+    found = dict(state.entries) if isinstance(state, State) else {}
+    weight, bias = found.get("weight"), found.get("bias")
+    if set(found) != set(expected) or not isinstance(weight, Decomposition) or state.tasks:
+        what = tuple(found) if isinstance(state, State) else type(state).__name__
+        raise TnshareError(f"expected the state of a layer, with {expected}: found {what}")
+    shape = layer.shapes.get("bias", ())
+    if layer.bias_size and np.shape(bias) != shape:  # type: ignore[arg-type]
+        raise TnshareError(f"the bias must have shape {shape}: found {np.shape(bias)}")  # type: ignore[arg-type]
+    return layer.adopt(weight) | ({"bias": np.asarray(bias)} if layer.bias_size else {})
+
+
+def with_constants(state: State, names: Collection[str]) -> tuple[dict[str, Saved], ...]:
+    """What each task has of its own, with those constants that a model of these names has as arrays."""
+    found = tuple(dict(task) for task in state.tasks)
+    for name, values in state.constants.items():
+        if name in names:
+            for task, value in zip(found, values * (len(found) if len(values) == 1 else 1), strict=True):
+                if isinstance(value, np.ndarray):
+                    task.setdefault(name, value)
+    return found
+
+
+def translated(saved: Collection[str], names: Collection[str]) -> dict[str, str]:
+    """For each saved name the one of a model's own that means the same in another framework, or itself."""
+    own = [name for name in names if name not in saved]
+    found = {}
+    for name in saved:
+        meant = [other for other in own if common_name(other) == common_name(name)]
+        found[name] = meant[0] if name not in names and len(meant) == 1 else name
+    return found
+
+
+def common_name(name: str) -> str:
+    """A name with torch's word for its last part: ``dense.kernel`` and ``dense.w`` are ``dense.weight``."""
+    layer, dot, last = name.rpartition(".")
+    word = next((word for word, others in _WORDS.items() if last in others), last)
+    return f"{layer}{dot}{word}"

@@ -1,0 +1,22 @@
+"""Linear, convolution and embedding without a framework: what they are, and how a call of them runs."""
+
+from ._compiled_timing import source, tune
+from ._functions import apply, bind, fan_out, weight
+from ._layer import Layer, Tasks
+from ._linear import Linear
+from .convolution._conv import Conv
+from .embedding._table import Embedding
+
+__all__ = [
+    "Conv",
+    "Embedding",
+    "Layer",
+    "Linear",
+    "Tasks",
+    "apply",
+    "bind",
+    "fan_out",
+    "source",
+    "tune",
+    "weight",
+]

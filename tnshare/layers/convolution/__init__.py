@@ -1,0 +1,1 @@
+"""Convolutions: description, candidates, memory, and the function of a call."""

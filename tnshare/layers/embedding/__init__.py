@@ -1,0 +1,1 @@
+"""Embeddings: description, candidates, memory, and the function of a call."""

@@ -1,0 +1,15 @@
+"""T trained models in: which of their weights are shared, and how; the tasks by name."""
+
+from ._roster import Roster
+from ._shared_model import HARD, SINGLE, Setting, SharedModel, layer_name, matches, share_arrays
+
+__all__ = [
+    "HARD",
+    "SINGLE",
+    "Roster",
+    "Setting",
+    "SharedModel",
+    "layer_name",
+    "matches",
+    "share_arrays",
+]

@@ -1,0 +1,26 @@
+"""A factorisation is data: named tensors joined by named axes, and what makes them."""
+
+from ._description import described, differences, inferred, same_spec, spec_of, spelled
+from ._frozen_codes import FrozenCodes
+from ._nodes import Network, Node, for_tasks, has_task
+from ._specs import LAF, METHODS, TT, Sizes, Spec, Tucker
+
+__all__ = [
+    "LAF",
+    "METHODS",
+    "TT",
+    "FrozenCodes",
+    "Network",
+    "Node",
+    "Sizes",
+    "Spec",
+    "Tucker",
+    "described",
+    "differences",
+    "for_tasks",
+    "has_task",
+    "inferred",
+    "same_spec",
+    "spec_of",
+    "spelled",
+]

@@ -1,0 +1,62 @@
+"""From a network to a plan: which products, in which order and layout, and what they cost."""
+
+from ._candidates import candidates
+from ._explanation import explain, explain_plan, explain_table
+from ._generated_code import kept_program, program, varies
+from ._job import KEPT, Candidate, Job, check_fits, room
+from ._memory_limit import fitting, within
+from ._plan import Plan
+from ._prices import Prices
+from ._row_groups import group
+from ._search import Form, Goal, best_plans
+from ._steps import FREE, IDS, Move, Step, Take
+from ._task_ids import Choice, choose, take_rows
+from ._ways import GROUP, WAYS, Way, bucket, leading_axes, with_input
+from .devices._known_devices import PROFILES, Device, calibrate, cpu_model, profile, profile_for
+from .devices._measuring import measure
+from .devices._profile import Profile
+
+__all__ = [
+    "FREE",
+    "GROUP",
+    "IDS",
+    "KEPT",
+    "PROFILES",
+    "WAYS",
+    "Candidate",
+    "Choice",
+    "Device",
+    "Form",
+    "Goal",
+    "Job",
+    "Move",
+    "Plan",
+    "Prices",
+    "Profile",
+    "Step",
+    "Take",
+    "Way",
+    "best_plans",
+    "bucket",
+    "calibrate",
+    "candidates",
+    "check_fits",
+    "choose",
+    "cpu_model",
+    "explain",
+    "explain_plan",
+    "explain_table",
+    "fitting",
+    "group",
+    "kept_program",
+    "leading_axes",
+    "measure",
+    "profile",
+    "profile_for",
+    "program",
+    "room",
+    "take_rows",
+    "varies",
+    "with_input",
+    "within",
+]

@@ -1,0 +1,96 @@
+"""The different ways to compute one call of a layer, with what each costs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from tnshare.errors import TnshareError
+from tnshare.network import Network
+
+from ._plan import Plan
+from ._steps import FREE
+from ._ways import GROUP, Way, of_present, with_input
+
+KEPT = 1 << 24  # numbers that inference may keep for a layer: 64 MB in single precision
+
+
+Grouping = Literal["", "present", "all"]
+
+
+def room(network: Network, way: Way) -> int:
+    """How many numbers a call in inference may keep; of calls of one task, there are as many as tasks."""
+    return KEPT // (math.prod(network.task_shape) if way == "one" else 1)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be computed: a way of choosing tasks, a batch, and what for.
+
+    ``keep`` is how many numbers that depend on factors alone may be kept between calls. ``concrete`` calls
+    may look at the values of ids, and make arrays of any shape of them; traced ones cannot. ``named``: the
+    framework may be told the axes of products, and arrange them itself.
+    """
+
+    network: Network
+    way: Way
+    batch: int
+    inner: int | None = None
+    training: bool = True
+    keep: int = 0
+    concrete: bool = True
+    bias: bool = True
+    named: bool = False
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to compute a call: a plan, all rows at once or in chunks, as they come or ``grouped`` by task.
+
+    ``seconds`` is the prediction of a profile; ``bytes`` are moved by the products of the forward pass,
+    ``peak`` is the most that is alive at once, beyond operands, result and their gradients; both in single
+    precision.
+    ``chunk`` rows at a time are computed, and again in the backward pass; 0 means all at once. Groups of very
+    different lengths are not grouped but computed ``otherwise``. If ``named``, products are told their axes,
+    and not brought into the order of the plan.
+    """
+
+    name: str
+    plan: Plan
+    seconds: float
+    bytes: int
+    peak: int
+    grouped: Grouping = ""
+    kept: bool = False
+    chunk: int = 0
+    otherwise: Candidate | None = None
+    named: bool = False
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions of the forward pass."""
+        return self.plan.flops
+
+
+def check_fits(candidate: Candidate, job: Job) -> None:
+    """Refuse a candidate that was made for another layer, or another way of choosing tasks."""
+    if candidate.grouped == "present":
+        expected = of_present(job.network, 1, 1, job.inner)
+    else:
+        expected = with_input(job.network, job.way, 1, job.inner)
+    if (candidate.grouped and job.way != "mixed") or _kind(candidate.plan.network) != _kind(expected):
+        raise TnshareError(
+            f"the candidate {candidate.name!r} is for another layer, or not for rows {_READ[job.way]}: take "
+            "one of layer.candidates(way, batch) of this layer's description"
+        )
+
+
+def _kind(network: Network) -> tuple[object, ...]:
+    """What plans of a network have to agree in: all but the sizes of the batch."""
+    changing = (*FREE, GROUP)
+    sizes = {axis: size for axis, size in network.sizes.items() if axis not in changing}
+    return tuple((node.name, node.axes) for node in network.nodes), network.output, tuple(sizes.items())
+
+
+_READ = {"one": "of one task", "mixed": "of mixed tasks", "each": "of each task", "fan_out": "for every task"}

@@ -1,0 +1,1 @@
+"""What a device takes for an operation: profiles, measured here or published."""

@@ -27,7 +27,7 @@ bench: $(READY)
 
 # 10,000 examples of every law. JAX compiles most of them anew: hours for it, minutes for the others.
 test-deep: $(READY)
-	TNSHARE_EXAMPLES=10000 $(BIN)/python -m pytest -n 2 -q tests/test_laws.py tests/test_decompose_laws.py
+	TNSHARE_EXAMPLES=10000 $(BIN)/python -m pytest -n 2 -q tests/layers/test_laws.py tests/decomposition/test_decompose_laws.py
 
 # The same tests with the oldest versions that pyproject.toml allows.
 test-lowest:

@@ -7,13 +7,13 @@ import re
 import numpy as np
 import pytest
 import torch
+from measured import entry
 
 import tnshare as tn
 from benchmarks import __main__ as command
 from benchmarks import yours
 from benchmarks.case import Case
 from benchmarks.decompose import aligned
-from tests.measured import entry
 
 SIZES = ["--sizes", "i=24,o=16,task=6"]
 QUICK = ["--batch", "8", "--seconds", "0.02"]

@@ -7,9 +7,9 @@ from itertools import combinations, pairwise
 import matplotlib.colors
 import numpy as np
 import pytest
+from measured import entry, result, row
 
 from benchmarks import bars, curves, figures, looks, maps
-from tests.measured import entry, result, row
 
 # Machado, Oliveira and Fernandes (2009), severity 1, of linear red, green and blue.
 SEEN = {

@@ -6,9 +6,9 @@ import io
 import re
 
 import pytest
+from measured import entry, full_result, per_row, process_row, result, roofline_row, row
 
 from benchmarks import bars, page, records, results, summary
-from tests.measured import entry, full_result, per_row, process_row, result, roofline_row, row
 
 KINDS = [f"{suite}-tucker-training" for suite in ("scale", "memory", "mixed")]
 

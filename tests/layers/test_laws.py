@@ -13,7 +13,7 @@ import pytest
 import tnshare as tn
 from tnshare.testing import LAWS, check_backend, check_law
 
-TOY = Path(__file__).parent / "toy"
+TOY = Path(__file__).parents[1] / "toy"
 
 CASES = {
     "numpy": ("float32", "float64", "complex64", "complex128"),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 SKIPPED = {".git", ".hypothesis", "__pycache__", "build", "dist"}
 
 # Written so that no pattern finds itself.

@@ -7,11 +7,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from measured import full_result, per_row, result, roofline_row
 
 from benchmarks import readme, records, results
-from tests.measured import full_result, per_row, result, roofline_row
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_numbers_in_documents_are_those_of_their_files(tmp_path):

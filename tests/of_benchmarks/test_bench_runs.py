@@ -10,15 +10,15 @@ from pathlib import Path
 import jax
 import pytest
 import torch
+from measured import result, row
 
 import tnshare as tn
 from benchmarks import __main__ as command
 from benchmarks import readme, records, results
 from benchmarks.records import Records
 from benchmarks.run import run
-from tests.measured import result, row
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 AT = {"commit": "a" * 40, "dirty": False}
 
 

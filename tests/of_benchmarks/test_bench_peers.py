@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+from test_bench_meters import FakeCuda
 
 import tnshare as tn
 from benchmarks.case import METHODS, Case, low_ranks, spec_of
@@ -21,7 +22,6 @@ from benchmarks.peers.conv import programs as convolutions
 from benchmarks.programs import groups
 from benchmarks.suites import roofline, scale
 from benchmarks.suites.scale import per_row
-from tests.test_bench_meters import FakeCuda
 from tnshare.planning import PROFILES
 
 WAYS = ["one", "mixed", "each", "fan_out"]

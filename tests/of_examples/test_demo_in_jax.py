@@ -12,7 +12,7 @@ jax = pytest.importorskip("jax")
 for package in ("optax", "sklearn", "tqdm", "matplotlib"):
     pytest.importorskip(package)
 
-EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from torch import nn
 
 import tnshare as tn
 from tnshare.models import HARD, SINGLE
-from tnshare.network import described, differences, has_task, inferred, spec_of, spelled
+from tnshare.network import described, differences, inferred, spec_of, spelled
 from tnshare_torch._ops import array_of
 from tnshare_torch.layers._layer_state import SpecInState, _shape
 
@@ -92,7 +92,7 @@ class SharedState(SpecInState):
         for name, network in self.networks.items():
             key, shapes = key_of(name), {}
             for node in network.nodes:
-                coded = has_task(network, node)
+                coded = network.is_coded(node)
                 tensor = tensors.get(f"tasks.0.{key}:{node.name}" if coded else f"common.{key}.{node.name}")
                 shapes[node.name] = (*node.shape[: int(coded)], *_shape(tensor))
             found[name] = inferred(spec_of(network), network, shapes)

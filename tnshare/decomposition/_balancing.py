@@ -25,8 +25,8 @@ def balance_bonds(network: Network, factors: Factors, spectra: Mapping[str, Spec
             continue
         root = np.sqrt(np.maximum(values, _NEGLIGIBLE * values[0]))
         (other,) = (name for name in network.bonds[bond] if name != peeled)
-        factors[peeled] *= along(network, peeled, bond, root)
-        factors[other] *= along(network, other, bond, 1 / root)
+        factors[peeled] *= along_bond(network, peeled, bond, root)
+        factors[other] *= along_bond(network, other, bond, 1 / root)
 
 
 def equalise_norms(factors: Factors, names: Collection[str], scale: float = 1.0) -> None:
@@ -42,6 +42,6 @@ def equalise_norms(factors: Factors, names: Collection[str], scale: float = 1.0)
         factors[name] *= target / norm
 
 
-def along(network: Network, name: str, bond: str, values: NDArray) -> NDArray:
+def along_bond(network: Network, name: str, bond: str, values: NDArray) -> NDArray:
     """One number for each index of the bond, ready to multiply the factor of that name."""
     return values.reshape([-1 if axis == bond else 1 for axis in network.node(name).axes])

@@ -11,8 +11,8 @@ import numpy as np
 from tnshare.network import Network, Node, Sizes, Spec
 from tnshare.ops import NDArray
 
-from ._balancing import Factors, Spectrum, along
-from ._stack import Reference
+from ._balancing import Factors, Spectrum, along_bond
+from ._stack import StackNorms
 from ._truncated_svd import peel
 
 
@@ -40,12 +40,12 @@ class Split:
     spectra: dict[str, Spectrum]
 
 
-def split(
+def peel_factors(
     family: type[Spec],
     stack: NDArray,
     weights: Sizes,
     tasks: Sizes,
-    reference: Reference,
+    reference: StackNorms,
     budget: Budget,
     ranks: tuple[int, ...] | None = None,
     exact: bool = False,
@@ -75,10 +75,10 @@ def split(
         work, spent = peeled.rest, spent + peeled.dropped
     factors[remainder.name] = _stored(remainder, axes, work, sizes)
     spec = _with_ranks(family, tuple(sizes[bond] for bond in bonds))
-    return shrink(Split(spec, spec.build(weights, tasks), factors, spectra), weights, tasks)
+    return drop_useless_ranks(Split(spec, spec.build(weights, tasks), factors, spectra), weights, tasks)
 
 
-def shrink(parts: Split, weights: Sizes, tasks: Sizes) -> Split:
+def drop_useless_ranks(parts: Split, weights: Sizes, tasks: Sizes) -> Split:
     """Lower ranks that later truncations left larger than of any use, losing nothing.
 
     A bond of rank r whose other side has only m < r entries needs m: an SVD of that side, its own bonds
@@ -99,7 +99,7 @@ def shrink(parts: Split, weights: Sizes, tasks: Sizes) -> Split:
         weighted = factors[other]
         for held, (holder, values) in spectra.items():
             if holder == other:
-                weighted = weighted * along(network, other, held, values)
+                weighted = weighted * along_bond(network, other, held, values)
         at = node.axes.index(bond)
         matrix = np.moveaxis(weighted, at, 0).reshape(weighted.shape[at], -1)
         mix, values, _ = np.linalg.svd(matrix, full_matrices=False)

@@ -17,11 +17,10 @@ from typing import Any, Literal
 
 from tnshare.network import Network
 
-from ._generated_code import varies
 from ._plan import Plan
 from ._prices import Prices
-from ._steps import FREE, IDS, Move, Step, Variant, make_take, product_of
-from ._ways import GROUP
+from ._steps import BATCH_AXES, IDS, Move, Step, Variant, depends_on_batch, make_take, product_of
+from ._ways import GROUP_AXIS
 from .devices._profile import Profile
 
 Form = Literal["any", "factored", "materialised"]
@@ -94,9 +93,9 @@ class _Search:
         self.grouped = goal.grouped and bool(self.tasks)
         self.prices = Prices(network, profile, goal.training, goal.keep)
         self._steps: dict[Any, list[tuple[float, Step, bool, bool]]] = {}
-        inputs = [1 << bit for bit, (_, node) in enumerate(self.nodes) if set(node.axes) & set(FREE)]
+        inputs = [1 << bit for bit, (_, node) in enumerate(self.nodes) if set(node.axes) & set(BATCH_AXES)]
         self.input = inputs[0] if inputs else 0
-        self.weight = frozenset(network.output).difference(network.tasks, FREE, (GROUP,))
+        self.weight = frozenset(network.output).difference(network.tasks, BATCH_AXES, (GROUP_AXIS,))
         self.weight |= frozenset("i") if inputs else frozenset()
 
     def complete(self) -> list[_Part]:
@@ -123,7 +122,7 @@ class _Search:
         """
         slack = 2.0 if last else 1.0
         outside = (node.axes for bit, (_, node) in enumerate(self.nodes) if not chosen >> bit & 1)
-        needed = frozenset(self.network.output).union(self.tasks, FREE, *outside)
+        needed = frozenset(self.network.output).union(self.tasks, BATCH_AXES, *outside)
         found: list[_Part] = []
         limit = math.inf
         for first, second in _halves(chosen, table, self.input):
@@ -137,7 +136,7 @@ class _Search:
         if last:
             return self._with_taken(found)
         # What is kept costs the same however it was made, in whichever order: what is made of it matters.
-        kept = self.prices.kept(found[0].axes if found else FREE)
+        kept = self.prices.kept(found[0].axes if found else BATCH_AXES)
         alike = 1 if len(self.nodes) >= _FEW or kept else 2
         few = _few(found, alike, _ORDERS * (2 if kept else alike))
         if not any(map(self._meets_rows, few)):
@@ -207,8 +206,8 @@ class _Search:
 
     def _grown(self, step: Step) -> bool:
         """Whether the gradient of the right operand, a sum over rows, may be worth a copy of the operand."""
-        far = self.goal.training and self.prices.layouts and not step.turned[1]
-        return far and varies(step.rows) and not varies(step.columns + step.inner)
+        far = self.goal.training and self.prices.layouts and not step.lies_transposed[1]
+        return far and depends_on_batch(step.rows) and not depends_on_batch(step.columns + step.inner)
 
     def _meeting(
         self, a: tuple[str, ...], b: tuple[str, ...], needed: frozenset[str]

@@ -163,17 +163,17 @@ def _shortened(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _place(points: tuple[int, ...], size: int) -> tuple[int, float]:
+def _grid_position(points: tuple[int, ...], size: int) -> tuple[int, float]:
     """The place of a size among the points: the one below it, and how far it is on the way to the next."""
     low = min(max(bisect_right(points, size) - 1, 0), len(points) - 2)
     part = math.log(max(size, 1) / points[low]) / math.log(points[low + 1] / points[low])
     return low, min(max(part, 0.0), 1.0)
 
 
-_on_grid = lru_cache(maxsize=4096)(partial(_place, GRID))
+_on_grid = lru_cache(maxsize=4096)(partial(_grid_position, GRID))
 
 
-_among_sizes = lru_cache(maxsize=4096)(partial(_place, SIZES))
+_among_sizes = lru_cache(maxsize=4096)(partial(_grid_position, SIZES))
 
 
 def _between(logs: list[float], start: int, rows: int, inner: int, columns: int) -> float:

@@ -146,7 +146,11 @@ class Network:
 
     def is_coded(self, node: Node) -> bool:
         """Whether a node holds codes: numbers of single tasks."""
-        return any(axis in self.tasks for axis in node.axes)
+        return bool(self.task_columns(node))
+
+    def task_columns(self, node: Node) -> tuple[int, ...]:
+        """The numbers of a node's task axes among ``tasks``: the columns of ids that choose its rows."""
+        return tuple(self.tasks.index(axis) for axis in node.axes if axis in self.tasks)
 
     def side(self, name: str, bond: str) -> tuple[Node, ...]:
         """The nodes that hang together with the named one when the bond is cut."""

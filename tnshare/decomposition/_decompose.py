@@ -13,10 +13,8 @@ from tnshare.errors import TnshareError
 from tnshare.network import METHODS, Network, Spec, Tucker
 from tnshare.ops import NDArray
 
-from ._balancing import Factors, balance_bonds, equalise_norms
-from ._orthogonal_iteration import hooi
 from ._rank_choice import ranks_per_svd, ranks_within
-from ._splitting import Budget, Split, peel_factors
+from ._splitting import Budget, Factors, Split, balance_bonds, equalise_norms, hooi, peel_factors
 from ._stack import StackNorms, read_stack, relative_errors
 
 

@@ -118,9 +118,9 @@ def drop_useless_ranks(parts: Split, weights: Sizes, tasks: Sizes) -> Split:
 
 
 def hooi(parts: Split, stack: NDArray) -> Split:
-    """A split of Tucker's improved by higher-order orthogonal iteration; the one given is left as it is.
+    """Improve a split of Tucker's by higher-order orthogonal iteration, with TensorLy.
 
-    The error may rise by rounding alone where nothing is gained: the caller keeps whichever is better.
+    The split that is given is left as it is; the caller keeps whichever is better.
     """
     from concurrent.futures import ThreadPoolExecutor  # here, as `import tnshare` is to be quick
 

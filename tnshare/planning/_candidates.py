@@ -20,14 +20,8 @@ from ._ways import of_present, with_input
 from .devices._profile import Profile
 
 _MUCH = 1 << 30  # bytes alive at once, below which time alone decides
-
-
 _REPEATED = 0.5  # of a product of a matrix with a stack: what it takes longer to repeat the matrix
-
-
 _PLANS = 16  # candidates that leave rows as they come
-
-
 _GROUPED = 4  # candidates that group rows, of either kind
 
 

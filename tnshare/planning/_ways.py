@@ -12,14 +12,8 @@ from tnshare.network import Network, Node
 from ._steps import IDS
 
 Way = Literal["one", "mixed", "each", "fan_out"]
-
-
 WAYS: tuple[Way, ...] = ("one", "mixed", "each", "fan_out")
-
-
 GROUP_AXIS = "g"  # the axis of groups of rows, when rows of mixed tasks are sorted by task
-
-
 _USUAL = 128  # rows, where nobody knows yet how many there will be
 
 

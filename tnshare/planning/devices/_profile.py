@@ -13,19 +13,11 @@ from tnshare.errors import TnshareError
 
 # Rows, inner axis and columns of the products that a profile knows the speed of; others lie in between.
 GRID = (1, 2, 8, 32, 128, 512)
-
-
 # Bytes read and written by the passes over arrays that a profile knows the speed of: caches, then memory.
 SIZES = tuple(2**power for power in (12, 15, 18, 20, 22, 24, 26))
-
-
 _SIDE, _CUBE = len(GRID), len(GRID) ** 3
-
-
 # Whether the left, the right operand is a transposed view, in the order of a profile's tables.
 _LAYOUTS = ((False, False), (False, True), (True, False), (True, True))
-
-
 _BYTES = 4  # of a number: profiles are of single precision
 
 
@@ -171,8 +163,6 @@ def _grid_position(points: tuple[int, ...], size: int) -> tuple[int, float]:
 
 
 _on_grid = lru_cache(maxsize=4096)(partial(_grid_position, GRID))
-
-
 _among_sizes = lru_cache(maxsize=4096)(partial(_grid_position, SIZES))
 
 

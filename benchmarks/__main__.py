@@ -17,13 +17,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .arguments import device, positive, threads, told
-from .peers.common import not_here, number_of
+from benchmarks.measuring.options import device, positive, threads, told
+from benchmarks.measuring.records import RESULTS
+from benchmarks.peers.common import not_here, number_of
 
 QUICK = ("imports", "compose", "apply", "conv", "mixed", "memory", "scale", "roofline", "predicted")
 FULL = (*QUICK, "decompose")
 JAX = ("compose", "apply", "mixed")
-RESULTS = Path(__file__).parent / "results"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         yours(given[1:])
     elif given[:1] == ["report"]:
-        from .page import again
+        from benchmarks.showing.page import again
 
         with told():
             again(given[1:])
@@ -87,16 +87,19 @@ def suite_jobs(name: str, bench: Any, full: bool) -> list[Any]:
     from importlib import import_module
 
     if name in ("imports", "decompose"):
-        tables = import_module("benchmarks.suites.tables")
+        tables = import_module("benchmarks.suites.core_ratios")
         return list(getattr(tables, name)(bench, full))
-    return list(import_module(f"benchmarks.suites.{name}").jobs(bench, full))
+    module = {"conv": "convolutions", "memory": "memory_limits"}.get(name, name)
+    return list(import_module(f"benchmarks.suites.{module}").jobs(bench, full))
 
 
 def _measure(options: argparse.Namespace) -> None:
-    from . import page, records, results
-    from .allocator import keep_memory
-    from .apart import own_cache
-    from .run import progress, run
+    from benchmarks.measuring.allocator import keep_memory
+    from benchmarks.measuring.empty_cache import own_cache
+    from benchmarks.measuring.resuming import progress, run
+
+    from .measuring import records, result_files
+    from .showing import page
 
     fix_threads(options.threads, options.backend)
     allocator = keep_memory()
@@ -122,11 +125,11 @@ def _measure(options: argparse.Namespace) -> None:
     for name, own in jobs.items():
         asked = {job for job, _ in own}
         suites[name] = [row for row in kept.of(name, options.seconds) if row["name"] in asked]
-    took = results.rounded(sum(row["took"] for rows in suites.values() for row in rows))
+    took = result_files.rounded(sum(row["took"] for rows in suites.values() for row in rows))
     settings = {**conditions, "seconds": options.seconds, "full": options.full, "took seconds": took}
     result = {"commit": at, "machine": machine, "settings": settings, "suites": suites}
-    path = results.write(options.results, _stem(options), result)
-    print(page.as_text(results.read(path)))
+    path = result_files.write(options.results, _stem(options), result)
+    print(page.as_text(result_files.read(path)))
     print(f"wrote {', '.join(p.name for p in (path, *page.write(path)))}")
 
 

@@ -23,15 +23,15 @@ from typing import Any
 import numpy as np
 
 import tnshare as tn
+from benchmarks.measuring.options import count, device, error, gibibytes, positive, ranks, threads, told
+from benchmarks.measuring.rounds import Row, in_rounds, measure, median, spread
+from benchmarks.peers.common import NUMBER
+from benchmarks.showing.cells import duration, memory, table
+from benchmarks.showing.comparison import HELD
+from benchmarks.suites.decompose import aligned
 from tnshare.planning import PROFILES, WAYS
 
-from .arguments import count, device, error, gibibytes, positive, ranks, threads, told
 from .case import METHODS, Case, spec_of
-from .decompose import aligned
-from .measure import Row, in_rounds, measure, median, spread
-from .peers.common import NUMBER
-from .summary import HELD
-from .text import duration, memory, table
 
 STRATEGIES = ("factored", "materialised")
 _AXES = ("i", "o", "task")
@@ -48,8 +48,9 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _measured(case: Case, options: argparse.Namespace) -> Row:
+    from benchmarks.measuring.allocator import keep_memory
+
     from .__main__ import fix_threads, make_bench
-    from .allocator import keep_memory
 
     _check_arrays(case, options.memory)
     fix_threads(options.threads, "torch")
@@ -159,7 +160,7 @@ def _quartiles(row: Row, name: str) -> str:
 
 def predictions(case: Case, devices: Sequence[str]) -> list[str]:
     """What named profiles say, marked as such."""
-    from .suites.predicted import predict
+    from benchmarks.suites.predicted import predict
 
     rows = []
     for name in devices:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from benchmarks.case import Case
-from benchmarks.measure import Row
-from benchmarks.meters import Meter
+from benchmarks.measuring.meters import Meter
+from benchmarks.measuring.rounds import Row
 from benchmarks.peers.common import Programs
 
 Job = tuple[str, Callable[[float], Row]]

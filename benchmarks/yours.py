@@ -23,9 +23,11 @@ from typing import Any
 import numpy as np
 
 import tnshare as tn
+from benchmarks.measuring.allocator import keep_memory
 from benchmarks.measuring.options import count, device, error, gibibytes, positive, ranks, threads, told
 from benchmarks.measuring.rounds import Row, in_rounds, measure, median, spread
 from benchmarks.peers.common import NUMBER
+from benchmarks.peers.frameworks import fix_threads, make_bench
 from benchmarks.showing.cells import duration, memory, table
 from benchmarks.showing.comparison import HELD
 from benchmarks.suites.decompose import aligned
@@ -37,7 +39,7 @@ STRATEGIES = ("factored", "materialised")
 _AXES = ("i", "o", "task")
 
 
-def main(arguments: Sequence[str]) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, and say what is best."""
     options = _options(arguments)
     with told():
@@ -48,10 +50,6 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _measured(case: Case, options: argparse.Namespace) -> Row:
-    from benchmarks.measuring.allocator import keep_memory
-
-    from .__main__ import fix_threads, make_bench
-
     _check_arrays(case, options.memory)
     fix_threads(options.threads, "torch")
     keep_memory()
@@ -222,7 +220,7 @@ def parse_sizes(text: str) -> dict[str, int]:
     return {axis: int(sizes[axis]) for axis in _AXES}
 
 
-def _options(arguments: Sequence[str]) -> argparse.Namespace:
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks yours",
         description=__doc__,

@@ -19,7 +19,7 @@ from .data import folder
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one experiment, or write the report on all of them."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.paper", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks paper", description=__doc__)
     parser.add_argument("experiment", choices=commands.COMMANDS, help="what to run")
     parser.add_argument("--full", action="store_true", help="the paper's protocol; else a quick version")
     parser.add_argument("--data", help="folder of the data (TNSHARE_DATA, or the user's cache)")

@@ -1,6 +1,6 @@
 """The planner against layers written by hand, the paper's authors' way, opt_einsum, einsum and dense weights.
 
-`python -m benchmarks.planner` measures the whole grid in torch (768 points, 80 minutes), with --quick 96
+`python -m benchmarks planner` measures the whole grid in torch (768 points, 80 minutes), with --quick 96
 stated points of it; --backend jax the same 96 points in JAX; --unseen random shapes; --overheads what a call
 and a plan cost; --misses the points at which a limit was not kept (of 700, some by chance), tuned anew and
 with four times the seconds. A run that was stopped goes on where it stopped: every point is a line of
@@ -161,7 +161,7 @@ def _maker(suite: str) -> Callable[[Point], Programs]:
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.planner",
+        prog="python -m benchmarks planner",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

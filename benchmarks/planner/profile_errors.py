@@ -1,4 +1,4 @@
-"""`python -m benchmarks.profile`: how well a profile predicts times of products that it was not made from.
+"""`python -m benchmarks profile`: how well a profile predicts times of products that it was not made from.
 
 Draws products of matrices and of stacks of matrices, times them in torch, and compares: a ratio of 1.2 means
 that the prediction is 1.2 times too long or too short.
@@ -31,7 +31,7 @@ LAYOUTS = {
 
 def main(arguments: list[str] | None = None) -> None:
     """Compare, and print a table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.profile", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks profile", description=__doc__)
     parser.add_argument("--profile", default="cpu", help="a name, or 'here' to measure one first (cpu)")
     parser.add_argument("--shapes", type=count, default=150, help="how many products (150)")
     parser.add_argument("--threads", type=threads, default=1, help="threads of torch (1)")
@@ -112,7 +112,3 @@ def rows(chosen: Profile, timed: dict[tuple[Shape, str], float]) -> list[dict[st
             entry = {"products": what, "operands": layout, "shapes": len(logs)}
             found.append(entry | {"median": median, "90 %": most, "worst": worst})
     return found
-
-
-if __name__ == "__main__":
-    main()

@@ -1,15 +1,15 @@
 """Numbers in documents that stem from a result file: each is followed by a comment that says where from.
 
 `2.6<!-- quick.json: apply dense -->` is a number of benchmarks/results/quick.json; `disagreements` finds
-those that are not what the file says, to as many digits as are written. `python -m benchmarks.showing.citing` prints
-all numbers that can be cited, `python -m benchmarks.showing.citing README.md docs/*.md` puts those of new runs in
-their place.
+those that are not what the file says, to as many digits as are written. `python -m benchmarks cite` prints
+all numbers that can be cited, `python -m benchmarks cite README.md docs/*.md` puts those of new runs in their
+place.
 """
 
 from __future__ import annotations
 
+import argparse
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -114,7 +114,7 @@ def _promised(result: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _planner(result: Mapping[str, Any]) -> dict[str, float]:
-    """Of `benchmarks.planner`: tuned layers against the best version by hand, and the others."""
+    """Of `python -m benchmarks planner`: tuned layers against the best version by hand, and the others."""
     name = next(name for name in _PLANNED if name in result["suites"])
     measured, second = (
         [row for row in result["suites"].get(suite, []) if "error" not in row]
@@ -169,8 +169,11 @@ def updated(text: str, folder: Path = RESULTS) -> str:
     return _CITED.sub(current, text)
 
 
-def main(names: Sequence[str]) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print what can be cited, or put it into the documents named: into all of them, or into none."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks cite", description=main.__doc__)
+    parser.add_argument("documents", nargs="*", help="in which cited numbers are replaced")
+    names = parser.parse_args(arguments).documents
     with told():
         try:
             texts = {Path(name): updated(Path(name).read_text(encoding="utf-8")) for name in names}
@@ -192,7 +195,3 @@ class _Files(dict[str, Mapping[str, float]]):
 
     def __missing__(self, name: str) -> Mapping[str, float]:
         return self.setdefault(name, facts_in(self._folder / name))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measuring import result_files
+from benchmarks.measuring.options import told
 
 from . import comparison
 from .cells import cell, duration, memory, table
@@ -46,12 +47,14 @@ def write(path: Path) -> list[Path]:
     return [page, *(picture.path for picture in pictures)]
 
 
-def again(arguments: Sequence[str]) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Make the reports of result files again."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks report", description=again.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks report", description=main.__doc__)
     parser.add_argument("files", nargs="+", type=Path, help="of results, as quick.json")
-    for path in parser.parse_args(arguments).files:
-        print(f"wrote {', '.join(p.name for p in write(path))}")
+    files = parser.parse_args(arguments).files
+    with told():
+        for path in files:
+            print(f"wrote {', '.join(p.name for p in write(path))}")
 
 
 def as_text(result: Mapping[str, Any]) -> str:

@@ -10,6 +10,9 @@ from benchmarks.measuring.meters import Meter
 from benchmarks.measuring.rounds import Row
 from benchmarks.peers.common import Programs
 
+QUICK = ("imports", "compose", "apply", "conv", "mixed", "memory", "scale", "roofline", "predicted")
+FULL = (*QUICK, "decompose")
+JAX = ("compose", "apply", "mixed")
 Job = tuple[str, Callable[[float], Row]]
 
 

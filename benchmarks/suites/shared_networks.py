@@ -1,7 +1,7 @@
 """Ten softly shared LeNets against ten plain ones: a training step, its peak memory, and the conversion; and
 rows of mixed tasks against a loop over tasks.
 
-`python -m benchmarks.share` takes a few minutes on one core and writes results/share-<commit>.json; --part
+`python -m benchmarks share` takes a few minutes on one core and writes results/share-<commit>.json; --part
 measures and writes one part alone.
 """
 
@@ -38,7 +38,7 @@ PARTS = ("steps", "conversions", "mixed")
 
 def main(arguments: list[str] | None = None) -> None:
     """Measure, print, and write the results."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.share", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks share", description=__doc__)
     parser.add_argument(
         "--rounds", type=count, default=15, help="rounds in which every program runs once (15)"
     )
@@ -188,7 +188,3 @@ def _row(name: str, timings: Mapping[str, Timing], parameters: int, beyond: int)
         "beyond": beyond,
         "peak": 4 * parameters + beyond,
     }
-
-
-if __name__ == "__main__":
-    main()

@@ -8,12 +8,13 @@ from contextlib import suppress
 
 import pytest
 
+from benchmarks import __main__ as command_line
 from benchmarks.measuring import options
 from benchmarks.measuring.empty_cache import own_cache
 from benchmarks.paper import __main__ as paper
 from benchmarks.planner import __main__ as planner
 from benchmarks.planner import profile_errors
-from benchmarks.suites import shared_networks
+from benchmarks.suites import FULL, shared_networks
 from tnshare.planning.devices import _cache_folder as store
 
 
@@ -103,3 +104,36 @@ def test_a_benchmark_has_a_cache_of_its_own_and_leaves_none(before, monkeypatch)
         raise KeyboardInterrupt
     assert not found.exists()
     assert os.environ.get("TNSHARE_CACHE") == before
+
+
+def test_every_command_says_how_it_is_called(capsys):
+    for name in command_line.COMMANDS:
+        with pytest.raises(SystemExit, match="0"):
+            command_line.main([name, "--help"])
+        assert f"usage: python -m benchmarks {name} " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "rest"),
+    [
+        ([], "suites", []),
+        (["suites", "apply"], "suites", ["apply"]),
+        (["apply", "mixed", "--full"], "suites", ["apply", "mixed", "--full"]),
+        (["--full"], "suites", ["--full"]),
+        (["paper", "mnist"], "paper", ["mnist"]),
+    ],
+)
+def test_a_command_is_given_the_rest_of_the_line(given, name, rest, monkeypatch):
+    asked = []
+    where = f"benchmarks.{command_line.COMMANDS[name].module}.main"
+    monkeypatch.setattr(where, asked.append)
+    command_line.main(given)
+    assert asked == [rest]
+
+
+def test_an_unknown_command_is_told_what_there_is(capsys):
+    with pytest.raises(SystemExit, match="no command or suite is called 'apples'") as refused:
+        command_line.main(["apples"])
+    assert all(name in str(refused.value) for name in (*command_line.COMMANDS, *FULL))
+    command_line.main(["--help"])
+    assert str(refused.value).endswith(capsys.readouterr().out.strip())

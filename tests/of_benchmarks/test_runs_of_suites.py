@@ -17,7 +17,10 @@ from benchmarks import __main__ as command
 from benchmarks.measuring import records, result_files
 from benchmarks.measuring.records import Records
 from benchmarks.measuring.resuming import run
+from benchmarks.peers.frameworks import make_bench
 from benchmarks.showing import citing
+from benchmarks.suites import FULL, JAX, QUICK
+from benchmarks.suites import __main__ as suites
 
 ROOT = Path(__file__).resolve().parents[2]
 AT = {"commit": "a" * 40, "dirty": False}
@@ -80,9 +83,9 @@ def test_a_run_says_how_long_it_took_and_what_it_was_limited_to(tmp_path, monkey
 
     limits, line = [], row("way")
     found = {part: line[part] for part in line.keys() - {"suite", "name", "budget"}}
-    monkeypatch.setattr(command, "suite_jobs", jobs)
+    monkeypatch.setattr(suites, "suite_jobs", jobs)
     threads = torch.get_num_threads()
-    monkeypatch.setattr(command, "fix_threads", lambda threads, backend: None)
+    monkeypatch.setattr(suites, "fix_threads", lambda threads, backend: None)
     for _ in range(2):  # the second has nothing to do
         command.main(["apply", "--results", str(tmp_path), "--seconds", "0.5"])
     assert limits == [2**29] * 2
@@ -100,11 +103,11 @@ def test_a_run_says_how_long_it_took_and_what_it_was_limited_to(tmp_path, monkey
 
 def test_programs_may_need_a_quarter_of_the_memory_of_the_device():
     machine = {"memory_gib": 64.0}
-    assert command.limit(machine, False) == 2**29
-    assert command.limit(machine, True) == 2**34
-    assert command.limit({**machine, "gpu": {"memory_gib": 16.0}}, True) == 2**32
-    assert command.limit({**machine, "gpu": {"memory_gib": None}}, True) == 2**34
-    assert command.limit({"memory_gib": 1.0}, True) == 2**30
+    assert suites.limit(machine, False) == 2**29
+    assert suites.limit(machine, True) == 2**34
+    assert suites.limit({**machine, "gpu": {"memory_gib": 16.0}}, True) == 2**32
+    assert suites.limit({**machine, "gpu": {"memory_gib": None}}, True) == 2**34
+    assert suites.limit({"memory_gib": 1.0}, True) == 2**30
 
 
 def test_a_run_gives_imported_modules_back_to_the_garbage_collector(tmp_path):
@@ -126,7 +129,7 @@ def test_devices_that_are_not_here_are_named(backend, device, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(jax, "devices", lambda kind: [])
     with pytest.raises(tn.TnshareError, match=rf"is here: {backend} [\d.]+\S* sees no '{device}'"):
-        command.make_bench(backend, device, 2**30)
+        make_bench(backend, device, 2**30)
 
 
 def test_cuda_measures_the_device_that_was_asked_for(monkeypatch):
@@ -135,19 +138,19 @@ def test_cuda_measures_the_device_that_was_asked_for(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
     monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
     for device in ("cuda", "cuda:2"):
-        assert command.make_bench("torch", device, 2**30).device == device
+        assert make_bench("torch", device, 2**30).device == device
     assert chosen == [0, 2]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)  # a driver that is too old, say
     with pytest.raises(tn.TnshareError, match="sees no 'cuda:2'"):
-        command.make_bench("torch", "cuda:2", 2**30)
+        make_bench("torch", "cuda:2", 2**30)
 
 
 def test_jax_measures_the_device_that_was_asked_for(monkeypatch):
     places = jax.devices("cpu") * 2 + ["the third"]
     monkeypatch.setattr(jax, "devices", {"gpu": places, "cpu": places[:1]}.__getitem__)
-    assert command.make_bench("jax", "cuda:2", 2**30).place == "the third"
+    assert make_bench("jax", "cuda:2", 2**30).place == "the third"
     with pytest.raises(tn.TnshareError, match="sees no 'cuda:3'"):
-        command.make_bench("jax", "cuda:3", 2**30)
+        make_bench("jax", "cuda:3", 2**30)
 
 
 @pytest.mark.parametrize(
@@ -244,25 +247,25 @@ def test_results_say_nothing_of_whose_machine_it_is(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "stem", "suites"),
+    ("arguments", "stem", "chosen"),
     [
-        ([], "quick", command.QUICK),
-        (["--full"], "full", command.FULL),
+        ([], "quick", QUICK),
+        (["--full"], "full", FULL),
         (["apply", "mixed"], "apply-mixed", ("apply", "mixed")),
-        (["--backend", "jax"], "quick-jax", command.JAX),
-        (["--device", "cuda:1"], "quick-cuda1", command.QUICK),
+        (["--backend", "jax"], "quick-jax", JAX),
+        (["--device", "cuda:1"], "quick-cuda1", QUICK),
     ],
 )
-def test_the_command_knows_what_it_is_asked(arguments, stem, suites):
-    options = command._options(arguments)
-    assert command._stem(options) == stem
-    assert options.suites == suites
+def test_the_command_knows_what_it_is_asked(arguments, stem, chosen):
+    options = suites._options(arguments)
+    assert suites._stem(options) == stem
+    assert options.suites == chosen
 
 
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["apples"], "no suite for torch is called 'apples'"),
+        (["apply", "apples"], "no suite for torch is called 'apples'"),
         (["conv", "--backend", "jax"], "no suite for jax is called 'conv'"),
         (
             ["--device", "tpu"],

@@ -8,14 +8,14 @@ import pytest
 import torch
 
 import tnshare as tn
-from benchmarks.__main__ import FULL, JAX, QUICK, suite_jobs
 from benchmarks.case import Case, low_ranks
 from benchmarks.measuring.meters import CpuMeter, Program
 from benchmarks.measuring.rounds import Measured, measure, spread
 from benchmarks.measuring.timing import AGAIN
 from benchmarks.peers import in_torch
 from benchmarks.peers.common import Programs
-from benchmarks.suites import apply, compose, memory_limits, predicted, roofline, scale
+from benchmarks.suites import FULL, JAX, QUICK, apply, compose, memory_limits, predicted, roofline, scale
+from benchmarks.suites.__main__ import suite_jobs
 from tnshare.planning import PROFILES
 
 

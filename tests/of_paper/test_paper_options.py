@@ -62,7 +62,7 @@ def test_a_command_says_what_there_is_when_it_is_done(tmp_path, monkeypatch, cap
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["error", "in", "per", "cent", "1", "%"]
     assert lines[1].split() == ["GO-MTL,", "PCA", "4.00", "(1)"]
-    page = f"{tmp_path / 'report.html'}, by python -m benchmarks.paper report, has tables and figures"
+    page = f"{tmp_path / 'report.html'}, by python -m benchmarks paper report, has tables and figures"
     assert lines[2] == page
 
 

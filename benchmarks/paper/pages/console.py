@@ -26,7 +26,7 @@ def table(path: Path) -> str:
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     text = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
     page = path.with_name("report.html")
-    return "\n".join([*text, f"{page}, by python -m benchmarks.paper report, has tables and figures"])
+    return "\n".join([*text, f"{page}, by python -m benchmarks paper report, has tables and figures"])
 
 
 def _mean(rows: list[Row], method: str, fraction: float, measure: str) -> str:

@@ -23,6 +23,8 @@ COMMANDS = {
     "share": Command("suites.shared_networks", "ten shared networks against ten plain ones"),
     "planner": Command("planner.__main__", "the planner against layers written by hand, einsum and others"),
     "profile": Command("planner.profile_errors", "how well a profile predicts times"),
+    "decisions": Command("planner.decisions", "whether two checkouts choose the same plans"),
+    "compare": Command("suites.two_checkouts", "how long two checkouts take, in turns"),
     "paper": Command("paper.__main__", "the paper's experiments, and the page on them"),
     "report": Command("showing.page", "the page and figures of a file of results, again"),
     "cite": Command("showing.citing", "the numbers that documents cite, and put those of new runs in place"),

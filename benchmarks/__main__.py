@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NamedTuple
 
+from benchmarks.showing.cells import aligned
 from benchmarks.suites import FULL
 
 
@@ -49,9 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def overview() -> str:
     """The commands, each with what it is for, and the suites."""
-    width = max(map(len, COMMANDS))
-    lines = [f"  {name:{width}}  {command.purpose}" for name, command in COMMANDS.items()]
-    return "\n".join([str(__doc__), "", *lines, "", f"suites: {', '.join(FULL)}"])
+    lines = [("", name, command.purpose) for name, command in COMMANDS.items()]
+    return f"{__doc__}\n\n{aligned(lines)}\n\nsuites: {', '.join(FULL)}"
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from .whole_files import write_whole
+
 ROOT = Path(__file__).resolve().parents[2]
 _MEASURED = ("tnshare", "backends", "benchmarks")
 _RESULTS = "benchmarks/results"
@@ -56,9 +58,7 @@ class Records:
         return list({row["name"]: row for row in own}.values())
 
     def _write_all(self) -> None:
-        whole = self.path.with_suffix(".part")
-        whole.write_text("".join(json.dumps(row) + "\n" for row in self.rows), encoding="utf-8")
-        whole.replace(self.path)
+        write_whole(self.path, "".join(json.dumps(row) + "\n" for row in self.rows))
 
 
 def kept_in(folder: Path, kind: str, at: Mapping[str, Any], under: Mapping[str, Any]) -> Records:

@@ -13,6 +13,7 @@ from typing import Any
 from tnshare.errors import TnshareError
 
 from . import records
+from .whole_files import write_whole
 
 Result = dict[str, Any]
 _ABOUT: dict[str, Sequence[str]] = {
@@ -23,12 +24,9 @@ _ABOUT: dict[str, Sequence[str]] = {
 
 def write(folder: Path, stem: str, result: Mapping[str, Any]) -> Path:
     """Write ``<stem>-<commit>.json``, or with a number after it where another run has that name."""
-    folder.mkdir(parents=True, exist_ok=True)
     text = as_json(result)
     path = _free(folder, f"{stem}-{records.label(result['commit'])}", text)
-    part = path.with_suffix(".part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
+    write_whole(path, text)
     return path
 
 

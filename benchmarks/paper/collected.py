@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measuring.records import commit, machine
+from benchmarks.measuring.whole_files import write_whole
 
-from .finished_runs import Runs, key_of, locked, read, write_whole
+from .finished_runs import Runs, key_of, locked, read
 
 
 def collect(runs: Runs, protocol: Mapping[str, Any], digests: Collection[str]) -> None:

@@ -86,14 +86,6 @@ def digest(settings: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def write_whole(path: Path, text: str) -> None:
-    """A file that is there as a whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
-
-
 @contextmanager
 def locked(descriptor: int) -> Iterator[None]:
     """Other processes that ask for the same file or folder wait until this is done."""

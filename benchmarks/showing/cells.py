@@ -10,10 +10,13 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Rows as text in columns."""
     if not rows:
         return "(nothing)"
-    cells = [list(rows[0]), *([cell(value) for value in row.values()] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = ("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) for line in cells)
-    return "\n".join(line.rstrip() for line in lines)
+    return aligned([list(rows[0]), *([cell(value) for value in row.values()] for row in rows)])
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> str:
+    """Lines of text whose columns are as wide as their widest cell."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 
 
 def cell(value: Any) -> str:

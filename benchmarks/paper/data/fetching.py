@@ -14,6 +14,7 @@ from pathlib import Path
 import platformdirs
 
 import tnshare as tn
+from benchmarks.measuring.whole_files import beside
 
 
 @dataclass(frozen=True)
@@ -56,14 +57,10 @@ def md5_of(path: Path) -> str:
 
 def _fetch(url: str, path: Path, md5: str) -> Path:
     """Into a file beside ``path``, which takes its place once the md5 is right."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
+    with beside(path) as part:
         with urllib.request.urlopen(url, timeout=30) as answer, part.open("wb") as stream:
             shutil.copyfileobj(answer, stream)
         found = md5_of(part)
         if found != md5:
             raise tn.TnshareError(f"the md5 of what was fetched is {found}, expected {md5}")
-        return part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    return path

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import numpy as np
 from PIL import Image
 
 import tnshare as tn
+from benchmarks.measuring.whole_files import beside
 
 from .fetching import Official, official
 
@@ -86,8 +86,7 @@ def _entries(stored: zipfile.ZipFile) -> Iterator[tuple[str, int, int, str]]:
 
 
 def _save(path: Path, data: Alphabets) -> None:
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    with part.open("wb") as stream:
+    with beside(path) as part, part.open("wb") as stream:
         np.savez(
             stream,
             images_packed=data.packed,
@@ -96,4 +95,3 @@ def _save(path: Path, data: Alphabets) -> None:
             drawer=data.drawer,
             alphabet_names=np.asarray(data.names),
         )
-    part.replace(path)

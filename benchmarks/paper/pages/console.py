@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.paper.finished_runs import read
+from benchmarks.showing.cells import aligned
 
 from .stats import Row, mean_of
 
@@ -23,10 +24,8 @@ def table(path: Path) -> str:
         [method, *(_mean(rows, method, fraction, measure) for fraction in fractions)]
         for method in dict.fromkeys(row["method"] for row in rows)
     ]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    text = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
     page = path.with_name("report.html")
-    return "\n".join([*text, f"{page}, by python -m benchmarks paper report, has tables and figures"])
+    return f"{aligned(lines)}\n{page}, by python -m benchmarks paper report, has tables and figures"
 
 
 def _mean(rows: list[Row], method: str, fraction: float, measure: str) -> str:

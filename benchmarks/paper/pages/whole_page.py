@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.paper.finished_runs import read, write_whole
+from benchmarks.measuring.whole_files import write_whole
+from benchmarks.paper.finished_runs import read
 from benchmarks.paper.training.methods import STL
 
 from . import claims, html, paper_figures, published

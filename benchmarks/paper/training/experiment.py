@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -18,6 +17,7 @@ from tnshare_torch.shared import Shared
 from torch import nn
 
 import tnshare as tn
+from benchmarks.measuring.whole_files import beside
 from benchmarks.paper.collected import collect
 from benchmarks.paper.finished_runs import Runs, digest, read
 
@@ -170,10 +170,8 @@ class Experiment:
                 progress()
             return nets
         nets = self._first_stage(draw, progress)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(f".{os.getpid()}.part")
-        torch.save([net.state_dict() for net in nets], part)
-        part.replace(path)
+        with beside(path) as part:
+            torch.save([net.state_dict() for net in nets], part)
         return nets
 
     def _first_stage(self, draw: Draw, progress: Progress) -> list[nn.Module]:

@@ -26,8 +26,8 @@ from typing import Any
 import torch
 
 from benchmarks.case import METHODS, Case, low_ranks
-from benchmarks.measure import Measured, Row, as_row, quartiles, rounds_of
-from benchmarks.meters import Program
+from benchmarks.measuring.meters import Program
+from benchmarks.measuring.rounds import Measured, Row, as_row, quartiles, rounds_of
 from benchmarks.peers.common import NUMBER, Programs
 from tnshare.planning import WAYS, depends_on_batch
 

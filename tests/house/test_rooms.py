@@ -160,10 +160,6 @@ REASONS: dict[Callable[[Path], list[str]], dict[str, str]] = {
         for module in USERS_OF_PEAKS
         for name in ("_gradients", "_peak", "_peak_memory")
     },
-    crowded: {
-        "benchmarks: 37 files": "programs, each to be run by itself",
-        "benchmarks/paper: 31 files": "programs, each to be run by itself",
-    },
 }
 CHECKS = (upward, past_doors, public_modules, twice, namesakes, crowded)
 

@@ -17,8 +17,7 @@ import jax.numpy as jnp
 from tnshare.layers import Layer as Description
 
 from ._ops import Precision
-from .layers import _modules as modules
-from .layers import init
+from .layers import init, modules
 
 
 class SharedFactor(nnx.Param[jax.Array]):

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import tnshare as tn
 from tnshare.decomposition import CodePart, code_parts
 
-from ._entries import Soft
+from ._entries import SoftLeaf
 from ._leaves import Leaf
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Fit(NamedTuple):
 
 def parts_of(shared: Shared) -> tuple[CodePart, ...]:
     """The parts of a task's code, in the order of the tree's leaves."""
-    soft = (entry for entry in shared.structure.entries if isinstance(entry, Soft))
+    soft = (entry for entry in shared.structure.entries if isinstance(entry, SoftLeaf))
     return code_parts({entry.name: entry.network for entry in soft})
 
 
@@ -65,7 +65,7 @@ def split(shared: Shared, code: jax.Array) -> Codes:
     return found
 
 
-def checked(shared: Shared, code: Any) -> jax.Array:
+def checked_code(shared: Shared, code: Any) -> jax.Array:
     """Codes that were given, (code_size,) or (tasks, code_size), as an array; refuses any other."""
     size = size_of(shared)
     shape = getattr(code, "shape", None)

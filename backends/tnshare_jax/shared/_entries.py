@@ -67,7 +67,7 @@ class Entry(ABC):
 
 
 @dataclass(frozen=True)
-class Soft(Entry):
+class SoftLeaf(Entry):
     """A weight that is kept as factors."""
 
     order: tuple[int, ...]
@@ -86,11 +86,11 @@ class Soft(Entry):
         composed: jax.Array = Plan.flop_optimal(network.to(*rows, *weights)).run(ops, arrays)
         return composed
 
-    def grown(self, shared: Shared, value: Any) -> tuple[Soft, Any]:
+    def grown(self, shared: Shared, value: Any) -> tuple[SoftLeaf, Any]:
         part = {node: _with_row(code, value[node]) for node, code in shared.codes[self.name].items()}
         return self._for_tasks(shared.tasks + 1), part
 
-    def described(self, shared: Shared, count: int, code: Any) -> tuple[Soft, Any]:
+    def described(self, shared: Shared, count: int, code: Any) -> tuple[SoftLeaf, Any]:
         return self._for_tasks(count), code
 
     def fit(self, shared: Shared, value: Any) -> tuple[dict[str, Any], float]:
@@ -99,7 +99,7 @@ class Soft(Entry):
             raise tn.TnshareError(f"{self.name} must have shape {expected}: found {tuple(value.shape)}")
         return code_of(*self.decomposed(shared), array_of(value).transpose(self.order))
 
-    def without(self, shared: Shared, task: int) -> tuple[Soft, Any]:
+    def without(self, shared: Shared, task: int) -> tuple[SoftLeaf, Any]:
         part = {node: jnp.delete(code, task, axis=0) for node, code in shared.codes[self.name].items()}
         return self._for_tasks(shared.tasks - 1), part
 
@@ -128,12 +128,12 @@ class Soft(Entry):
     def _factors(self, shared: Shared) -> dict[str, Any]:
         return {**shared.common[self.name], **shared.codes[self.name]}
 
-    def _for_tasks(self, tasks: int) -> Soft:
+    def _for_tasks(self, tasks: int) -> SoftLeaf:
         return replace(self, network=for_tasks(self.network, tasks))
 
 
 @dataclass(frozen=True)
-class Hard(Entry):
+class HardLeaf(Entry):
     """A weight that is the same for all tasks."""
 
     def compose(self, shared: Shared, choice: Choice | None) -> jax.Array:
@@ -143,10 +143,10 @@ class Hard(Entry):
     def saved(self, shared: Shared) -> NDArray:
         return _turned(shared.common[self.name]["weight"], self.order)
 
-    def grown(self, shared: Shared, value: Any) -> tuple[Hard, Any]:
+    def grown(self, shared: Shared, value: Any) -> tuple[HardLeaf, Any]:
         return self, None
 
-    def described(self, shared: Shared, count: int, code: Any) -> tuple[Hard, Any]:
+    def described(self, shared: Shared, count: int, code: Any) -> tuple[HardLeaf, Any]:
         return self, None
 
     def fit(self, shared: Shared, value: Any) -> tuple[dict[str, Any], float]:
@@ -155,12 +155,12 @@ class Hard(Entry):
             raise tn.TnshareError(f"{self.name} must have shape {own.shape}: found {given.shape}")
         return {}, float(np.linalg.norm(own - given)) / (float(np.linalg.norm(given)) or 1.0)
 
-    def without(self, shared: Shared, task: int) -> tuple[Hard, Any]:
+    def without(self, shared: Shared, task: int) -> tuple[HardLeaf, Any]:
         return self, None
 
 
 @dataclass(frozen=True)
-class Own(Entry):
+class TaskLeaf(Entry):
     """A weight that every task has for itself: one array, stacked."""
 
     field = "own"
@@ -172,28 +172,28 @@ class Own(Entry):
     def grown(self, shared: Shared, value: Any) -> tuple[Entry, Any]:
         stack: jax.Array = shared.own[self.name]
         if value is not None and tuple(value.shape) != stack.shape[1:]:
-            return Ragged(self.name, self.order), (*stack, jnp.asarray(value, stack.dtype))
+            return RaggedLeaf(self.name, self.order), (*stack, jnp.asarray(value, stack.dtype))
         return self, _with_row(stack, stack.mean(0) if value is None else value)
 
-    def described(self, shared: Shared, count: int, code: Any) -> tuple[Own, Any]:
+    def described(self, shared: Shared, count: int, code: Any) -> tuple[TaskLeaf, Any]:
         mean = shared.own[self.name].mean(0)
         return self, jnp.broadcast_to(mean, (count, *mean.shape))
 
     def saved(self, shared: Shared) -> list[NDArray]:
         return [_turned(value, self.order) for value in shared.own[self.name]]
 
-    def without(self, shared: Shared, task: int) -> tuple[Own, Any]:
+    def without(self, shared: Shared, task: int) -> tuple[TaskLeaf, Any]:
         return self, jnp.delete(shared.own[self.name], task, axis=0)
 
 
 @dataclass(frozen=True)
-class Ragged(Entry):
+class RaggedLeaf(Entry):
     """A weight that every task has for itself, in a shape of its own: a tuple of arrays."""
 
     field = "own"
 
     def compose(self, shared: Shared, choice: Choice | None) -> jax.Array:
-        task = number(choice)
+        task = known_task(choice)
         if task is None:
             raise tn.TnshareError(
                 f"{self.name} differs in shape between tasks, so they cannot be stacked, nor chosen by a "
@@ -202,13 +202,13 @@ class Ragged(Entry):
         value: jax.Array = shared.own[self.name][task]
         return value
 
-    def grown(self, shared: Shared, value: Any) -> tuple[Ragged, Any]:
+    def grown(self, shared: Shared, value: Any) -> tuple[RaggedLeaf, Any]:
         if value is None:
             raise self._no_mean()
         arrays: tuple[jax.Array, ...] = shared.own[self.name]
         return self, (*arrays, jnp.asarray(value, arrays[0].dtype))
 
-    def described(self, shared: Shared, count: int, code: Any) -> tuple[Ragged, Any]:
+    def described(self, shared: Shared, count: int, code: Any) -> tuple[RaggedLeaf, Any]:
         raise self._no_mean()
 
     def _no_mean(self) -> tn.TnshareError:
@@ -219,12 +219,12 @@ class Ragged(Entry):
     def saved(self, shared: Shared) -> list[NDArray]:
         return [_turned(value, self.order) for value in shared.own[self.name]]
 
-    def without(self, shared: Shared, task: int) -> tuple[Ragged, Any]:
+    def without(self, shared: Shared, task: int) -> tuple[RaggedLeaf, Any]:
         arrays: tuple[jax.Array, ...] = shared.own[self.name]
         return self, arrays[:task] + arrays[task + 1 :]
 
 
-def number(choice: Choice | None) -> int | None:
+def known_task(choice: Choice | None) -> int | None:
     """The number of the chosen task, if it is one, and known while tracing."""
     value = None if choice is None or choice.rows is not None else ops.values(choice.ids[0])
     return None if value is None else int(value)

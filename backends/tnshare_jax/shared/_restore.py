@@ -16,9 +16,9 @@ from tnshare.models import Roster, SharedModel
 from tnshare.ops import NDArray
 
 from ._constants import restored_constant
-from ._entries import Entry, Hard, Own, Ragged, Soft
+from ._entries import Entry, HardLeaf, RaggedLeaf, SoftLeaf, TaskLeaf
 from ._leaves import Leaf, as_leaf, check_names, leaves_of, may_know_sizes, with_axes
-from ._shared_tree import Shared, Structure, distinct
+from ._shared_tree import Shared, Structure, one_if_alike
 
 _Column = tuple[Leaf, ...]  # a leaf of the one tree that was given, or of each task's
 
@@ -51,7 +51,7 @@ def restore(tree: Any, state: tn.State, *, axes: Mapping[str, Sequence[int]] | N
         entries.append(entry)
         for field, arrays in fields.items():
             parts[field][name] = arrays
-    treedefs = distinct([jax.tree.structure(one) for one in trees])
+    treedefs = one_if_alike([jax.tree.structure(one) for one in trees])
     _check_heads(entries, treedefs)
     summary = SharedModel({}, {}, (), {}, (), ()).report()  # nobody knows any more what was lost
     structure = Structure(treedefs, tuple(entries), Roster(tasks, state.names), summary)
@@ -104,20 +104,20 @@ def _restored(column: _Column, saved: Any) -> tuple[Entry, dict[str, Any]]:
     leaf = column[0]
     name, order, shape = leaf.name, leaf.order, tuple(leaf.value.shape)
     if isinstance(saved, tn.Decomposition):
-        soft = Soft(name, order or tuple(range(len(shape))), saved.spec, saved.network)
+        soft = SoftLeaf(name, order or tuple(range(len(shape))), saved.spec, saved.network)
         _check(name, soft.stored(saved.network.shape), shape)
-        return soft, dict(zip(("common", "codes"), Soft.parts(saved, leaf.value.dtype), strict=True))
+        return soft, dict(zip(("common", "codes"), SoftLeaf.parts(saved, leaf.value.dtype), strict=True))
     if not isinstance(saved, list):
-        return Hard(name, order), {"common": {"weight": _placed(leaf, order, saved)}}
+        return HardLeaf(name, order), {"common": {"weight": _placed(leaf, order, saved)}}
     heads = len({value.shape for value in saved}) > 1
     several = column if len(column) == len(saved) else column * len(saved)
     check = not heads or len(column) > 1
     arrays = [_placed(own, order, value, check) for own, value in zip(several, saved, strict=True)]
     return (
-        (Ragged(name, order), {"own": tuple(arrays)})
+        (RaggedLeaf(name, order), {"own": tuple(arrays)})
         if heads
         else (
-            Own(name, order),
+            TaskLeaf(name, order),
             {"own": jnp.stack(arrays)},
         )
     )
@@ -165,7 +165,7 @@ def _check_all_there(leaves: Sequence[Leaf], here: Mapping[str, Any]) -> None:
 
 def _check_heads(entries: Sequence[Entry], treedefs: Sequence[Any]) -> None:
     """Refuse one module for heads of several sizes: those of other tasks would have its size."""
-    heads = [entry.name for entry in entries if isinstance(entry, Ragged)]
+    heads = [entry.name for entry in entries if isinstance(entry, RaggedLeaf)]
     if heads and len(treedefs) == 1 and may_know_sizes(treedefs[0]):
         raise tn.TnshareError(
             f"{heads[0]} differs in shape between tasks, and the tree has modules that may know its size: "

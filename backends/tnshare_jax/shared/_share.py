@@ -13,9 +13,9 @@ import tnshare as tn
 from tnshare.models import Roster, Setting, SharedModel, share_arrays
 
 from ._constants import Constant, Fixed
-from ._entries import Entry, Hard, Own, Ragged, Soft
+from ._entries import Entry, HardLeaf, RaggedLeaf, SoftLeaf, TaskLeaf
 from ._leaves import Leaf, array_of, as_leaf, check_names, read_leaves, with_axes
-from ._shared_tree import Shared, Structure, distinct
+from ._shared_tree import Shared, Structure, one_if_alike
 
 
 def share(
@@ -52,7 +52,7 @@ def share(
     given = list(trees.values() if isinstance(trees, dict) else trees)
     leaves = [read_leaves(tree, f"tree {number}") for number, tree in enumerate(given)]
     leaves[0] = with_axes(leaves[0], axes or {})
-    treedefs = distinct([jax.tree.structure(tree) for tree in given])
+    treedefs = one_if_alike([jax.tree.structure(tree) for tree in given])
     _check_alike(leaves, treedefs)
     bounds: dict[str, Any] = {"eps": eps, "ranks": ranks, "relative_to": relative_to}
     model = share_arrays(
@@ -80,16 +80,16 @@ def _built(
         name, order, values = column[0].name, column[0].order, [leaf.value for leaf in column]
         if name in model.soft:
             d = model.soft[name]
-            entries.append(Soft(name, model.orders[name], d.spec, d.network))
-            common[name], codes[name] = Soft.parts(d, values[0].dtype)
+            entries.append(SoftLeaf(name, model.orders[name], d.spec, d.network))
+            common[name], codes[name] = SoftLeaf.parts(d, values[0].dtype)
         elif name in model.hard:
-            entries.append(Hard(name, order))
+            entries.append(HardLeaf(name, order))
             common[name] = {"weight": as_leaf(model.hard[name], values[0].dtype)}
         elif not column[0].floating:
             entries.append(Constant(name, order, tuple(map(Fixed, values))))
         else:
             alike = len({value.shape for value in values}) == 1
-            entries.append(Own(name, order) if alike else Ragged(name, order))
+            entries.append(TaskLeaf(name, order) if alike else RaggedLeaf(name, order))
             arrays = list(map(np.asarray, values))
             own[name] = jnp.asarray(np.stack(arrays)) if alike else tuple(map(jnp.asarray, arrays))
     return Shared(common, codes, own, Structure(treedefs, tuple(entries), roster, model.report()))

@@ -15,8 +15,8 @@ from tnshare.models import Roster, layer_name
 from tnshare.ops import NDArray
 from tnshare_jax._ops import ops
 
-from ._codes import Fit, checked, fitted, joined, size_of, split
-from ._entries import Entry, Soft, number
+from ._codes import Fit, checked_code, fitted, joined, size_of, split
+from ._entries import Entry, SoftLeaf, known_task
 from ._leaves import Leaf, check_names, read_leaves
 
 Treedef = Any  # jax has no public name for the class that types check
@@ -90,7 +90,7 @@ class Shared:
             given = self._described(code)
             return given.compose(0 if task is None and jnp.ndim(code) == 1 else task)
         choice = None if task is None else self.structure.roster.choice(task, ops)
-        treedef = self.structure.treedef(number(choice))
+        treedef = self.structure.treedef(known_task(choice))
         leaves = [entry.compose(self, choice) for entry in self.structure.entries]
         return jax.tree.unflatten(treedef, leaves)
 
@@ -161,7 +161,7 @@ class Shared:
             summary += f"\ntask {self.tasks} was added, with errors: {errors or 'none'}"
         elif code is not None and jnp.ndim(code) == 2:
             raise tn.TnshareError(f"add_task takes the code of one task: found {len(code)} codes")
-        row = self.code().mean(0) if code is None else checked(self, code)
+        row = self.code().mean(0) if code is None else checked_code(self, code)
         leaves |= split(self, row)
         return self._changed(treedefs, roster, summary, lambda e: e.grown(self, leaves.get(e.name)))
 
@@ -194,10 +194,10 @@ class Shared:
 
     def decompositions(self) -> dict[str, tuple[tn.Network, dict[str, NDArray]]]:
         """Network and factors of every soft weight, in NumPy."""
-        return {e.name: e.decomposed(self) for e in self.structure.entries if isinstance(e, Soft)}
+        return {e.name: e.decomposed(self) for e in self.structure.entries if isinstance(e, SoftLeaf)}
 
     def __repr__(self) -> str:
-        soft = sum(isinstance(entry, Soft) for entry in self.structure.entries)
+        soft = sum(isinstance(entry, SoftLeaf) for entry in self.structure.entries)
         return f"Shared(tasks={self.tasks}, {soft} of {len(self.structure.entries)} leaves as factors)"
 
     def _leaves(self, tree: Any) -> dict[str, Leaf]:
@@ -217,7 +217,7 @@ class Shared:
 
     def _described(self, code: Any) -> Shared:
         """The tasks of codes, in the place of its own."""
-        given = checked(self, code)
+        given = checked_code(self, code)
         rows = given if given.ndim == 2 else given[None]
         parts, count = split(self, rows), len(rows)
         return self._changed(
@@ -239,10 +239,10 @@ class Shared:
         for entry in self.structure.entries:
             new, parts[entry.field][entry.name] = change(entry)
             entries.append(new)
-        structure = Structure(distinct(treedefs), tuple(entries), roster, summary)
+        structure = Structure(one_if_alike(treedefs), tuple(entries), roster, summary)
         return Shared(self.common, parts["codes"], parts["own"], structure)
 
 
-def distinct(treedefs: Sequence[Treedef]) -> tuple[Treedef, ...]:
+def one_if_alike(treedefs: Sequence[Treedef]) -> tuple[Treedef, ...]:
     """One structure if all are the same, else all."""
     return tuple(treedefs[:1] if all(t == treedefs[0] for t in treedefs) else treedefs)

@@ -11,11 +11,12 @@ import jax
 import jax.numpy as jnp
 
 import tnshare as tn
+from tnshare.decomposition import CodeLayout
 from tnshare.models import Roster, layer_name
 from tnshare.ops import NDArray
 from tnshare_jax._ops import ops
 
-from ._codes import Fit, checked_code, fitted, joined, size_of, split
+from ._codes import Fit, checked_code, fitted, joined, split
 from ._entries import Entry, SoftLeaf, known_task
 from ._leaves import Leaf, check_names, read_leaves
 
@@ -40,6 +41,11 @@ class Structure:
     @cached_property
     def _hash(self) -> int:
         return hash((self.treedefs, self.entries, self.roster, self.summary))
+
+    @cached_property
+    def layout(self) -> CodeLayout:
+        """Where the codes of each weight are in a task's code: in the order of the tree's leaves."""
+        return CodeLayout({e.name: e.network for e in self.entries if isinstance(e, SoftLeaf)})
 
     def treedef(self, task: int | None) -> Treedef:
         """The structure of the tree of a task, or that of all."""
@@ -127,7 +133,7 @@ class Shared:
     @property
     def code_size(self) -> int:
         """How many numbers tell a task from others: the codes of all softly shared weights together."""
-        return size_of(self)
+        return self.structure.layout.size
 
     def code(self, task: Any = None) -> jax.Array:
         """The codes of a task, in a row (code_size,): what ``code=`` takes; of all tasks, or ids, as rows."""

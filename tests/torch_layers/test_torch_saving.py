@@ -120,7 +120,7 @@ def test_a_layer_comes_back(path, spec, bias):
     other.load_state(tn.load(path))
     assert same(list(other.state_dict().values()), list(layer.state_dict().values()))
     fresh = tnt.Linear(6, 4, 5, spec, bias=not bias)
-    with pytest.raises(tn.TnshareError, match="a state of the decomposition 'weight' and a bias of shape"):
+    with pytest.raises(tn.TnshareError, match=r"expected the state of a layer, with \('weight'"):
         fresh.load_state(tn.load(path))
     with pytest.raises(tn.TnshareError, match=r"a decomposition by LAF\(1\) .* was expected"):
         tnt.Linear(6, 4, 5, tn.LAF(1), bias=bias).load_state(tn.load(path))

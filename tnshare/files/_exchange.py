@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -25,7 +24,7 @@ def layer_state(layer: Layer, params: Mapping[str, Any]) -> State:
         name: np.asarray(params[name]) if name in params else layer.frozen[name]
         for name in layer.network.shapes
     }
-    weight = Decomposition(layer.spec, layer.network, factors, math.nan, math.nan)
+    weight = Decomposition(layer.spec, layer.network, factors)
     return State({"weight": weight, **({"bias": np.asarray(params["bias"])} if layer.bias_size else {})})
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -106,7 +105,7 @@ class SoftLeaf(Entry):
     def saved(self, shared: Shared) -> tn.Decomposition:
         factors = {name: np.asarray(value) for name, value in self._factors(shared).items()}
         ordered = {node.name: factors[node.name] for node in self.network.nodes}
-        return tn.Decomposition(self.spec, self.network, ordered, math.nan, math.nan)
+        return tn.Decomposition(self.spec, self.network, ordered)
 
     def decomposed(self, shared: Shared) -> tuple[tn.Network, dict[str, NDArray]]:
         """The network and its factors, in NumPy."""

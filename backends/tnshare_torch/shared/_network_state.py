@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -62,7 +61,7 @@ class SharedState(SpecInState):
             key = key_of(name)
             if name in soft:
                 network, factors = soft[name]
-                entries[name] = tn.Decomposition(spec_of(network), network, factors, math.nan, math.nan)
+                entries[name] = tn.Decomposition(spec_of(network), network, factors)
             elif key in self.common:
                 entries[name] = _turned(self.common[key]["weight"], orders.get(name))  # type: ignore[index]
             else:

@@ -54,16 +54,17 @@ def share(
     leaves[0] = with_axes(leaves[0], axes or {})
     treedefs = one_if_alike([jax.tree.structure(tree) for tree in given])
     _check_alike(leaves, treedefs)
-    bounds: dict[str, Any] = {"eps": eps, "ranks": ranks, "relative_to": relative_to}
     model = share_arrays(
         [{leaf.name: array_of(leaf.value) for leaf in one if leaf.floating} for one in leaves],
         {leaf.name: leaf.order for leaf in leaves[0] if leaf.order is not None},
         method,
+        eps=eps,
+        ranks=ranks,
+        max_parameters=max_parameters,
+        relative_to=relative_to,
         only=only,
         except_=except_,
         layers=layers,
-        max_parameters=max_parameters,
-        **{name: value for name, value in bounds.items() if value not in (None, "stack")},
     )
     return _built(model, leaves, treedefs, roster)
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 import tnshare as tn
 from tnshare.decomposition import CodeLayout
-from tnshare.models import Roster, layer_name
+from tnshare.models import Roster, added_task, sharing_of_layers, similarity_of_layers
 from tnshare.ops import NDArray
 from tnshare_jax._ops import ops
 
@@ -115,16 +115,11 @@ class Shared:
 
     def sharing(self, normalise: bool = True) -> dict[str, float]:
         """The paper's sharing strength of every softly shared weight."""
-        strengths = {
-            name: tn.sharing_strength(tn.codes(*d), normalise=normalise)
-            for name, d in self.decompositions().items()
-        }
-        return {layer_name(name, strengths): value for name, value in strengths.items()}
+        return sharing_of_layers(self.decompositions(), normalise)
 
     def similarity(self) -> dict[str, NDArray]:
         """T x T cosines of the tasks' weights, for every softly shared weight."""
-        cosines = {name: tn.task_similarity(*d) for name, d in self.decompositions().items()}
-        return {layer_name(name, cosines): value for name, value in cosines.items()}
+        return similarity_of_layers(self.decompositions())
 
     def report(self) -> str:
         """What `share` did, as a table."""
@@ -163,8 +158,7 @@ class Shared:
             fit = fitted(self, read)
             code, leaves = fit.code, {leaf.name: leaf.value for leaf in read.values()}
             treedefs.append(jax.tree.structure(tree))
-            errors = ", ".join(f"{name} {error:.3g}" for name, error in fit.errors.items())
-            summary += f"\ntask {self.tasks} was added, with errors: {errors or 'none'}"
+            summary += added_task(self.tasks, fit.errors)
         elif code is not None and jnp.ndim(code) == 2:
             raise tn.TnshareError(f"add_task takes the code of one task: found {len(code)} codes")
         row = self.code().mean(0) if code is None else checked_code(self, code)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import nn
@@ -62,17 +62,17 @@ def share(
     ``example`` input of one task has all ways tried out now, and lets compiled code mix tasks in a batch.
     """
     given, names = _given(models)
-    bounds: dict[str, Any] = {"eps": eps, "ranks": ranks, "relative_to": relative_to}
-    chosen = {name: value for name, value in bounds.items() if value not in (None, "stack")}
     model = share_arrays(
         [{name: array_of(p) for name, p in model.named_parameters()} for model in given],
         orders_of(given[0]),
         method,
+        eps=eps,
+        ranks=ranks,
+        max_parameters=max_parameters,
+        relative_to=relative_to,
         only=only,
         except_=except_,
         layers=layers,
-        max_parameters=max_parameters,
-        **chosen,
     )
     shared = Shared(
         template_of(given[0]),

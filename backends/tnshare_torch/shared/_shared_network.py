@@ -12,7 +12,7 @@ from torch import nn
 import tnshare as tn
 from tnshare.checks import whole
 from tnshare.decomposition import code_parts
-from tnshare.models import SharedModel
+from tnshare.models import SharedModel, added_task, sharing_of_layers, similarity_of_layers
 from tnshare.network import for_tasks
 from tnshare_torch._ops import array_of
 
@@ -151,16 +151,11 @@ class Shared(SharedState):
 
     def sharing(self, normalise: bool = True) -> dict[str, float]:
         """The paper's sharing strength of every softly shared weight."""
-        found = {}
-        for name, d in self.decompositions().items():
-            codes = tn.codes(d[0], d[1])
-            found[name.removesuffix(".weight")] = tn.sharing_strength(codes, normalise=normalise)
-        return found
+        return sharing_of_layers(self.decompositions(), normalise)
 
     def similarity(self) -> dict[str, np.ndarray[Any, Any]]:
         """T x T cosines of the tasks' weights, for every softly shared weight."""
-        found = self.decompositions()
-        return {name.removesuffix(".weight"): tn.task_similarity(*d) for name, d in found.items()}
+        return similarity_of_layers(self.decompositions())
 
     @property
     def code_size(self) -> int:
@@ -239,9 +234,8 @@ class Shared(SharedState):
     def _new_task(self, model: nn.Module | None, code: torch.Tensor | None) -> Own:
         if model is not None:
             fit = fitted(self, model)
-            errors = ", ".join(f"{name} {error:.3g}" for name, error in fit.errors.items())
             made = fitted_task(self, model, fit)
-            self.summary += f"\ntask {len(self.tasks)} was added, with errors: {errors or 'none'}"
+            self.summary += added_task(len(self.tasks), fit.errors)
             return made
         if code is None:
             return mean_task(self)

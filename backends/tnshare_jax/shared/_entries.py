@@ -12,6 +12,7 @@ import numpy as np
 
 import tnshare as tn
 from tnshare.decomposition import chosen_arrays, chosen_network, code_of
+from tnshare.files import stacked
 from tnshare.network import for_tasks, has_task
 from tnshare.ops import NDArray
 from tnshare.planning import Choice, Plan
@@ -140,7 +141,7 @@ class HardLeaf(Entry):
         return value
 
     def saved(self, shared: Shared) -> NDArray:
-        return _turned(shared.common[self.name]["weight"], self.order)
+        return stacked(np.asarray(shared.common[self.name]["weight"]), self.order)
 
     def grown(self, shared: Shared, value: Any) -> tuple[HardLeaf, Any]:
         return self, None
@@ -179,7 +180,7 @@ class TaskLeaf(Entry):
         return self, jnp.broadcast_to(mean, (count, *mean.shape))
 
     def saved(self, shared: Shared) -> list[NDArray]:
-        return [_turned(value, self.order) for value in shared.own[self.name]]
+        return [stacked(np.asarray(value), self.order) for value in shared.own[self.name]]
 
     def without(self, shared: Shared, task: int) -> tuple[TaskLeaf, Any]:
         return self, jnp.delete(shared.own[self.name], task, axis=0)
@@ -216,7 +217,7 @@ class RaggedLeaf(Entry):
         )
 
     def saved(self, shared: Shared) -> list[NDArray]:
-        return [_turned(value, self.order) for value in shared.own[self.name]]
+        return [stacked(np.asarray(value), self.order) for value in shared.own[self.name]]
 
     def without(self, shared: Shared, task: int) -> tuple[RaggedLeaf, Any]:
         arrays: tuple[jax.Array, ...] = shared.own[self.name]
@@ -237,9 +238,3 @@ def repeated(value: Any, shared: Shared, choice: Choice | None) -> Any:
 
 def _with_row(stack: jax.Array, row: Any) -> jax.Array:
     return jnp.concatenate([stack, jnp.asarray(row, stack.dtype)[None]])
-
-
-def _turned(value: Any, order: tuple[int, ...] | None) -> NDArray:
-    """A leaf in NumPy, with the axes of a stack if it is a weight."""
-    array = np.asarray(value)
-    return array if order is None else array.transpose(order)

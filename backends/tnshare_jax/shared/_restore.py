@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import tnshare as tn
-from tnshare.files import translated
+from tnshare.files import task_count, translated, unstacked
 from tnshare.models import Roster, SharedModel
 from tnshare.ops import NDArray
 
@@ -32,7 +31,7 @@ def restore(tree: Any, state: tn.State, *, axes: Mapping[str, Sequence[int]] | N
     differ in what is static, as modules with heads of different sizes do, give one for each task, in a list
     or a dict as `share` takes them.
     """
-    tasks = _count(state)
+    tasks = task_count(state)
     trees = _trees(tree, state, tasks)
     leaves = [_leaves(one) for one in trees]
     leaves[0] = with_axes(leaves[0], axes or {})
@@ -113,42 +112,15 @@ def _restored(column: _Column, saved: Any) -> tuple[Entry, dict[str, Any]]:
     several = column if len(column) == len(saved) else column * len(saved)
     check = not heads or len(column) > 1
     arrays = [_placed(own, order, value, check) for own, value in zip(several, saved, strict=True)]
-    return (
-        (RaggedLeaf(name, order), {"own": tuple(arrays)})
-        if heads
-        else (
-            TaskLeaf(name, order),
-            {"own": jnp.stack(arrays)},
-        )
-    )
-
-
-def _count(state: tn.State) -> int:
-    """The number of tasks, which all parts of a state have."""
-    if not isinstance(state, tn.State) or not state.tasks:
-        kind = "that of a layer" if isinstance(state, tn.State) else type(state).__name__
-        raise tn.TnshareError(
-            f"the state of a shared model was expected, as tnshare.load gives it: found {kind}"
-        )
-    soft = [d for d in state.entries.values() if isinstance(d, tn.Decomposition)]
-    counts = {len(state.tasks), *(d.network.task_shape[0] for d in soft)}
-    counts |= {len(values) for values in state.constants.values()} - {1}
-    if len(counts) > 1 or len(state.names) not in (0, len(state.tasks)):
-        raise tn.TnshareError(
-            f"a state has one number of tasks: found {sorted(counts)}, and {len(state.names)} names"
-        )
-    if any(own.keys() != state.tasks[0].keys() for own in state.tasks):
-        raise tn.TnshareError("all tasks of a state must have the same names of their own")
-    return len(state.tasks)
+    if heads:
+        return RaggedLeaf(name, order), {"own": tuple(arrays)}
+    return TaskLeaf(name, order), {"own": jnp.stack(arrays)}
 
 
 def _placed(leaf: Leaf, order: tuple[int, ...] | None, value: NDArray, check: bool = True) -> jax.Array:
     """An array with the axes that the leaf has in its tree."""
     shape = tuple(leaf.value.shape)
-    if order is not None and value.ndim == len(order):
-        value = value.transpose(np.argsort(order))
-    elif order is None and value.size == math.prod(shape):
-        value = value.reshape(shape)  # a bias (out,) or (out, 1, 1), as libraries have it
+    value = unstacked(value, order, shape)
     if check:
         _check(leaf.name, value.shape, shape)
     return as_leaf(value, leaf.value.dtype)

@@ -6,11 +6,10 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy as np
-import torch
 from torch import nn
 
 import tnshare as tn
+from tnshare.files import stacked
 from tnshare.models import HARD, SINGLE
 from tnshare.network import described, differences, has_task, inferred, spec_of, spelled
 from tnshare_torch._ops import array_of
@@ -58,15 +57,15 @@ class SharedState(SpecInState):
         own: list[dict[str, Any]] = [{} for _ in self.tasks]
         soft = self.decompositions()
         for name in dict((*self._template.named_parameters(), *self._template.named_buffers())):
-            key = key_of(name)
+            key, order = key_of(name), orders.get(name)
             if name in soft:
                 network, factors = soft[name]
                 entries[name] = tn.Decomposition(spec_of(network), network, factors)
             elif key in self.common:
-                entries[name] = _turned(self.common[key]["weight"], orders.get(name))  # type: ignore[index]
+                entries[name] = stacked(array_of(self.common[key]["weight"]), order)  # type: ignore[index]
             else:
                 for found, task in zip(own, self.tasks, strict=True):
-                    found[name] = _turned(task.get(key), orders.get(name))  # type: ignore[operator]
+                    found[name] = stacked(array_of(task.get(key)), order)  # type: ignore[operator]
         return tn.State(entries, tuple(own), tuple(self.names))
 
     def _misfits(self, saved: Mapping[str, Any] | None, tensors: Mapping[str, Any]) -> Iterator[str]:
@@ -97,11 +96,6 @@ class SharedState(SpecInState):
             found[name] = inferred(spec_of(network), network, shapes)
             del found[name]["tasks"]
         return found
-
-
-def _turned(tensor: torch.Tensor, order: tuple[int, ...] | None) -> np.ndarray[Any, Any]:
-    array = array_of(tensor)
-    return array if order is None else array.transpose(order)
 
 
 def _difference(own: Any, saved: Any) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tnshare as tn
-from tnshare.decomposition import CodeLayout
+from tnshare.decomposition import CodeLayout, code_of, fit_codes
 
 NETWORKS = {
     "conv": tn.Tucker((2, 2, 3, 4, 5)).network(h=3, w=3, c=4, m=6, task=8),
@@ -73,3 +73,24 @@ def test_another_kind_of_array_is_refused_by_its_name():
     with pytest.raises(tn.TnshareError, match=expected):
         CodeLayout(NETWORKS).check(np.zeros(9), Tensor, "a tensor")
     CodeLayout(NETWORKS).check(np.zeros(9).view(Tensor), Tensor, "a tensor")
+
+
+def test_weights_are_fitted_by_name_in_their_own_order_of_axes():
+    random = np.random.default_rng(0)
+    network = NETWORKS["fc"]
+    factors = {name: random.standard_normal(shape) for name, shape in network.shapes.items()}
+    weight = tn.compose(network, factors)[..., 5] + 0.1 * random.standard_normal((6, 7))
+    common, own = random.standard_normal((2, 3, 4))
+    shared = {"fc": (network, factors), "norm": common}
+    codes, errors = fit_codes(shared, {"fc": (1, 0)}, {"fc": weight.T, "norm": own})
+    expected, error = code_of(network, factors, weight)
+    assert list(codes) == ["fc"]
+    np.testing.assert_array_equal(codes["fc"]["S"], expected["S"])
+    assert errors["fc"] == error
+    assert errors["norm"] == pytest.approx(np.linalg.norm(common - own) / np.linalg.norm(own))
+    for given, text in [
+        ({"fc": weight, "norm": own}, r"fc must have shape \(7, 6\): found \(6, 7\)"),
+        ({"fc": weight.T, "norm": own[:1]}, r"norm must have shape \(3, 4\): found \(1, 4\)"),
+    ]:
+        with pytest.raises(tn.TnshareError, match=text):
+            fit_codes(shared, {"fc": (1, 0)}, given)

@@ -24,14 +24,15 @@ NAMES = {  # of weights, and what their layers are called
 }
 
 
-def values(task):
+def values(task, **shapes):
     random = np.random.default_rng(task)
-    return {name: random.standard_normal((4, 3)).astype(np.float32) for name in NAMES}
+    drawn = {name: random.standard_normal(shapes.get(name, (4, 3))) for name in NAMES}
+    return {name: value.astype(np.float32) for name, value in drawn.items()}
 
 
-def network(task):
+def network(task, **shapes):
     net = torch.nn.Module()
-    for name, value in values(task).items():
+    for name, value in values(task, **shapes).items():
         layer, _, last = name.rpartition(".")
         if layer and not hasattr(net, layer):
             net.add_module(layer, torch.nn.Module())
@@ -39,9 +40,9 @@ def network(task):
     return net
 
 
-def tree(task):
+def tree(task, **shapes):
     made = {}
-    for name, value in values(task).items():
+    for name, value in values(task, **shapes).items():
         layer, _, last = name.rpartition(".")
         (made.setdefault(layer, {}) if layer else made)[last] = value
     return made
@@ -96,3 +97,15 @@ def test_a_report_tells_of_new_tasks(share):
     report = (grown if share is share_in_jax else shared).report()
     line = report.splitlines()[-1]
     assert line.startswith("task 3 was added, with errors: dense.weight 0.")
+
+
+@BOTH
+@pytest.mark.parametrize("kind", ["hard", "tt"])
+def test_new_tasks_have_the_shapes_of_others(share, kind):
+    """Found: torch compared a weight of all tasks with any that NumPy could broadcast, and took it."""
+    shared, make = share(layers={"dense": kind}), tree if share is share_in_jax else network
+    for shape in ((1, 3), (4, 2)):
+        text = rf"dense.weight must have shape \(4, 3\): found \({shape[0]}, {shape[1]}\)"
+        for attempt in (shared.add_task, shared.fit_code):
+            with pytest.raises(tn.TnshareError, match=text):
+                attempt(make(7, **{"dense.weight": shape}))

@@ -4,12 +4,13 @@ from ._compose import checked, chosen_arrays, chosen_network, compose
 from ._decompose import Decomposition, decompose
 from ._initial_values import decomposed_factors, random_factors, random_stream, rounded
 from ._sharing_strength import codes, sharing_strength, task_similarity
-from ._task_codes import CodeLayout, CodePart, code_of, code_parts
+from ._task_codes import CodeLayout, CodePart, Fit, code_of, code_parts, fit_codes
 
 __all__ = [
     "CodeLayout",
     "CodePart",
     "Decomposition",
+    "Fit",
     "checked",
     "chosen_arrays",
     "chosen_network",
@@ -19,6 +20,7 @@ __all__ = [
     "compose",
     "decompose",
     "decomposed_factors",
+    "fit_codes",
     "random_factors",
     "random_stream",
     "rounded",

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, NamedTuple
 
 import numpy as np
 
 from tnshare.checks import fresh
 from tnshare.errors import TnshareError
 from tnshare.network import Network, Node, has_task
-from tnshare.ops import NDArray
+from tnshare.ops import Array, NDArray
 
 from ._compose import compose
 
@@ -34,8 +34,43 @@ def code_of(
     if not np.isfinite(target).all():
         raise TnshareError("the weights of a network must be finite: found NaN or infinity")
     code, *_ = np.linalg.lstsq(basis, target, rcond=None)
-    error = float(np.linalg.norm(basis @ code - target)) / (float(np.linalg.norm(target)) or 1.0)
-    return {node.name: code.astype(factors[node.name].dtype).reshape(node.shape[1:])}, error
+    found = code.astype(factors[node.name].dtype).reshape(node.shape[1:])
+    return {node.name: found}, _relative(basis @ code - target, target)
+
+
+class Fit(NamedTuple, Generic[Array]):
+    """The code with which a shared network comes closest to a given one, and how close, weight by weight.
+
+    Errors are relative, ``||W - W'|| / ||W||``; also those of weights that all tasks have in common, in which
+    a task has no say.
+    """
+
+    code: Array
+    errors: dict[str, float]
+
+
+def fit_codes(
+    shared: Mapping[str, tuple[Network, Mapping[str, NDArray]] | NDArray],
+    orders: Mapping[str, tuple[int, ...] | None],
+    given: Mapping[str, NDArray],
+) -> tuple[dict[str, dict[str, NDArray]], dict[str, float]]:
+    """Codes and errors of a network's weights, by name.
+
+    What is ``shared`` is a network and its factors, with an order in which the axes of a weight are stacked,
+    or one array for all tasks, which has no code.
+    """
+    found: dict[str, dict[str, NDArray]] = {}
+    errors: dict[str, float] = {}
+    for name, own in shared.items():
+        weight = given[name]
+        if isinstance(own, tuple):
+            order = orders[name] or ()
+            _check_shape(name, weight, tuple(own[0].shape[axis] for axis in np.argsort(order)))
+            found[name], errors[name] = code_of(*own, weight.transpose(order))
+        else:
+            _check_shape(name, weight, own.shape)
+            errors[name] = _relative(own - weight, weight)
+    return found, errors
 
 
 @dataclass(frozen=True)
@@ -90,6 +125,15 @@ class CodeLayout:
 def code_parts(networks: Mapping[str, Network]) -> tuple[CodePart, ...]:
     """Where the codes of each weight are in the code of a task."""
     return CodeLayout(networks).parts
+
+
+def _check_shape(name: str, weight: NDArray, expected: tuple[int, ...]) -> None:
+    if weight.shape != expected:
+        raise TnshareError(f"{name} must have shape {expected}: found {weight.shape}")
+
+
+def _relative(difference: NDArray, to: NDArray) -> float:
+    return float(np.linalg.norm(difference)) / (float(np.linalg.norm(to)) or 1.0)
 
 
 def _coded(network: Network) -> Node:

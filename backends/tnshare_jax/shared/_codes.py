@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 
-from ._leaves import Leaf
+from tnshare.decomposition import Fit, fit_codes
+
+from ._leaves import Leaf, array_of
 
 if TYPE_CHECKING:
     from ._shared_tree import Shared
 
 Codes = dict[str, dict[str, jax.Array]]  # by the names of weights and of their factors
-
-
-class Fit(NamedTuple):
-    """The code with which a shared tree comes closest to a given one, and how close, weight by weight.
-
-    Errors are relative, ``||W - W'|| / ||W||``; also those of weights that all tasks have in common, in which
-    a task has no say.
-    """
-
-    code: jax.Array
-    errors: dict[str, float]
 
 
 def joined(shared: Shared, codes: Mapping[str, Mapping[str, Any]]) -> jax.Array:
@@ -53,12 +44,10 @@ def checked_code(shared: Shared, code: Any) -> jax.Array:
     return jnp.asarray(code)
 
 
-def fitted(shared: Shared, leaves: Mapping[str, Leaf]) -> Fit:
+def fitted(shared: Shared, leaves: Mapping[str, Leaf]) -> Fit[jax.Array]:
     """Least squares of a tree's weights onto the shared factors."""
-    codes: Codes = {}
-    errors: dict[str, float] = {}
-    for entry in shared.structure.entries:
-        fit = entry.fit(shared, leaves[entry.name].value)
-        if fit is not None:
-            codes[entry.name], errors[entry.name] = fit
+    common = {entry.name: entry.in_common(shared) for entry in shared.structure.entries}
+    weights = {name: value for name, value in common.items() if value is not None}
+    orders = {entry.name: entry.order for entry in shared.structure.entries}
+    codes, errors = fit_codes(weights, orders, {name: array_of(leaves[name].value) for name in weights})
     return Fit(joined(shared, codes) if shared.code_size else jnp.zeros(0), errors)

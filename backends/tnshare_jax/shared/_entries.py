@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import tnshare as tn
-from tnshare.decomposition import chosen_arrays, chosen_network, code_of
+from tnshare.decomposition import chosen_arrays, chosen_network
 from tnshare.files import stacked
 from tnshare.network import for_tasks, has_task
 from tnshare.ops import NDArray
@@ -54,8 +54,8 @@ class Entry(ABC):
     def described(self, shared: Shared, count: int, code: Any) -> tuple[Entry, Any]:
         """Itself and its part for ``count`` tasks of these codes; what is not shared is the mean of all."""
 
-    def fit(self, shared: Shared, value: Any) -> tuple[dict[str, Any], float] | None:
-        """The code that comes closest to a leaf, and the relative error, if all tasks have a part in it."""
+    def in_common(self, shared: Shared) -> tuple[tn.Network, dict[str, NDArray]] | NDArray | None:
+        """What all tasks have a part in, in NumPy: a network and its factors, or one weight."""
         return None
 
     def saved(self, shared: Shared) -> Any:
@@ -93,12 +93,6 @@ class SoftLeaf(Entry):
     def described(self, shared: Shared, count: int, code: Any) -> tuple[SoftLeaf, Any]:
         return self._for_tasks(count), code
 
-    def fit(self, shared: Shared, value: Any) -> tuple[dict[str, Any], float]:
-        expected = self.stored(self.network.shape)
-        if tuple(value.shape) != expected:
-            raise tn.TnshareError(f"{self.name} must have shape {expected}: found {tuple(value.shape)}")
-        return code_of(*self.decomposed(shared), array_of(value).transpose(self.order))
-
     def without(self, shared: Shared, task: int) -> tuple[SoftLeaf, Any]:
         part = {node: jnp.delete(code, task, axis=0) for node, code in shared.codes[self.name].items()}
         return self._for_tasks(shared.tasks - 1), part
@@ -108,8 +102,7 @@ class SoftLeaf(Entry):
         ordered = {node.name: factors[node.name] for node in self.network.nodes}
         return tn.Decomposition(self.spec, self.network, ordered)
 
-    def decomposed(self, shared: Shared) -> tuple[tn.Network, dict[str, NDArray]]:
-        """The network and its factors, in NumPy."""
+    def in_common(self, shared: Shared) -> tuple[tn.Network, dict[str, NDArray]]:
         factors = self._factors(shared)
         return self.network, {node.name: array_of(factors[node.name]) for node in self.network.nodes}
 
@@ -149,11 +142,8 @@ class HardLeaf(Entry):
     def described(self, shared: Shared, count: int, code: Any) -> tuple[HardLeaf, Any]:
         return self, None
 
-    def fit(self, shared: Shared, value: Any) -> tuple[dict[str, Any], float]:
-        own, given = array_of(shared.common[self.name]["weight"]), array_of(value)
-        if own.shape != given.shape:
-            raise tn.TnshareError(f"{self.name} must have shape {own.shape}: found {given.shape}")
-        return {}, float(np.linalg.norm(own - given)) / (float(np.linalg.norm(given)) or 1.0)
+    def in_common(self, shared: Shared) -> NDArray:
+        return array_of(shared.common[self.name]["weight"])
 
     def without(self, shared: Shared, task: int) -> tuple[HardLeaf, Any]:
         return self, None

@@ -11,12 +11,12 @@ import jax
 import jax.numpy as jnp
 
 import tnshare as tn
-from tnshare.decomposition import CodeLayout
+from tnshare.decomposition import CodeLayout, Fit
 from tnshare.models import Roster, added_task, sharing_of_layers, similarity_of_layers
 from tnshare.ops import NDArray
 from tnshare_jax._ops import ops
 
-from ._codes import Fit, checked_code, fitted, joined, split
+from ._codes import checked_code, fitted, joined, split
 from ._entries import Entry, SoftLeaf, known_task
 from ._leaves import Leaf, check_names, read_leaves
 
@@ -137,7 +137,7 @@ class Shared:
         ids = self.structure.roster.choice(task, ops).ids
         return ops.take(joined(self, self.codes), ids)
 
-    def fit_code(self, tree: Any) -> Fit:
+    def fit_code(self, tree: Any) -> Fit[jax.Array]:
         """The code that comes closest to a tree's weights, by least squares, and the errors."""
         return fitted(self, self._leaves(tree))
 
@@ -194,7 +194,7 @@ class Shared:
 
     def decompositions(self) -> dict[str, tuple[tn.Network, dict[str, NDArray]]]:
         """Network and factors of every soft weight, in NumPy."""
-        return {e.name: e.decomposed(self) for e in self.structure.entries if isinstance(e, SoftLeaf)}
+        return {e.name: e.in_common(self) for e in self.structure.entries if isinstance(e, SoftLeaf)}
 
     def __repr__(self) -> str:
         soft = sum(isinstance(entry, SoftLeaf) for entry in self.structure.entries)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import nn
 
-import tnshare as tn
-from tnshare.decomposition import code_of
+from tnshare.decomposition import Fit, fit_codes
 from tnshare_torch._ops import array_of
 
 from .running._call_tasks import means, split
@@ -20,36 +18,18 @@ if TYPE_CHECKING:
     from ._shared_network import Shared
 
 
-class Fit(NamedTuple):
-    """The code with which a shared network comes closest to a given one, and how close, weight by weight.
-
-    Errors are relative, ``||W - W'|| / ||W||``; also those of weights that all tasks have in common, in which
-    a task has no say.
-    """
-
-    code: torch.Tensor
-    errors: dict[str, float]
-
-
-def fitted(shared: Shared, model: nn.Module) -> Fit:
+def fitted(shared: Shared, model: nn.Module) -> Fit[torch.Tensor]:
     """Least squares of a network's weights onto the shared factors."""
     check_like(shared._template, model, "the new one", dtypes=False)
-    given, expected = tensors_of(model), tensors_of(shared._template)
-    parts, errors = [], {}
-    for name, (network, factors) in shared.decompositions().items():
-        if given[name].shape != expected[name].shape:
-            raise tn.TnshareError(
-                f"{name} must have shape {tuple(expected[name].shape)}: found {tuple(given[name].shape)}"
-            )
-        weight = array_of(given[name]).transpose(shared.orders[name])
-        codes, errors[name] = code_of(network, factors, weight)
-        like = next(iter(shared.shared(key_of(name)).values()))
-        parts += [torch.as_tensor(code.reshape(-1)).to(like.device, like.dtype) for code in codes.values()]
+    given, weights = tensors_of(model), dict[str, Any](shared.decompositions())
     for name, key in shared.plain.items():
         if key in shared.common:
-            own, theirs = array_of(shared.shared(key)["weight"]), array_of(given[name])
-            size = float(np.linalg.norm(theirs)) or 1.0
-            errors[name] = float(np.linalg.norm(own - theirs)) / size
+            weights[name] = array_of(shared.shared(key)["weight"])
+    found, errors = fit_codes(weights, shared.orders, {name: array_of(given[name]) for name in weights})
+    parts = []
+    for name, codes in found.items():
+        like = next(iter(shared.shared(key_of(name)).values()))
+        parts += [torch.as_tensor(code.reshape(-1)).to(like.device, like.dtype) for code in codes.values()]
     return Fit(torch.cat(parts) if parts else torch.zeros(0), errors)
 
 
@@ -72,7 +52,7 @@ def described_task(shared: Shared, code: torch.Tensor) -> Own:
     )
 
 
-def fitted_task(shared: Shared, model: nn.Module, fit: Fit) -> Own:
+def fitted_task(shared: Shared, model: nn.Module, fit: Fit[torch.Tensor]) -> Own:
     """A task with the code that fits a network's weights; the rest is copied from it."""
     rest: dict[str, torch.Tensor] = {}
     for name, tensor in tensors_of(model).items():

@@ -11,13 +11,13 @@ from torch import nn
 
 import tnshare as tn
 from tnshare.checks import whole
-from tnshare.decomposition import code_parts
+from tnshare.decomposition import Fit, code_parts
 from tnshare.models import SharedModel, added_task, sharing_of_layers, similarity_of_layers
 from tnshare.network import for_tasks
 from tnshare_torch._ops import array_of
 
 from ._network_state import SharedState
-from ._new_task import Fit, described_task, fitted, fitted_task, mean_task
+from ._new_task import described_task, fitted, fitted_task, mean_task
 from .paths._at_once import one_of, row_by_row
 from .paths._one_by_one import one_by_one
 from .paths._path_choice import Paths, Strategy
@@ -170,7 +170,7 @@ class Shared(SharedState):
         ]
         return torch.cat(parts) if parts else torch.zeros(0)
 
-    def fit_code(self, model: nn.Module) -> Fit:
+    def fit_code(self, model: nn.Module) -> Fit[torch.Tensor]:
         """The code that comes closest to a network's weights, by least squares, and the errors."""
         return fitted(self, model)
 

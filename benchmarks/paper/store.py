@@ -13,7 +13,6 @@ from typing import Any
 
 from benchmarks import results
 from benchmarks.records import commit
-from tnshare import _atomic_write
 from tnshare.errors import TnshareError
 
 KEY = ("method", "fraction", "seed", "protocol")
@@ -90,7 +89,9 @@ def digest(settings: Mapping[str, Any]) -> str:
 def write_whole(path: Path, text: str) -> None:
     """A file that is there as a whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    _atomic_write.write_whole(path, text.encode())
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -18,7 +19,7 @@ from tnshare.ops import NDArray
 from tnshare.planning import Choice, Plan
 from tnshare_jax._ops import ops
 
-from ._leaves import array_of, as_leaf
+from ._leaves import Leaf, array_of, as_leaf
 
 if TYPE_CHECKING:
     from ._shared_tree import Shared
@@ -110,14 +111,6 @@ class SoftLeaf(Entry):
         """What belongs to the axes of the stack, in the order that the leaf has them in."""
         return tuple(of_stack[self.order.index(n)] for n in range(len(self.order)))
 
-    @staticmethod
-    def parts(d: tn.Decomposition, dtype: Any) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
-        """The factors that all tasks have in common, and the codes."""
-        parts: tuple[dict[str, jax.Array], dict[str, jax.Array]] = {}, {}
-        for node in d.network.nodes:
-            parts[has_task(d.network, node)][node.name] = as_leaf(d.factors[node.name], dtype)
-        return parts
-
     def _factors(self, shared: Shared) -> dict[str, Any]:
         return {**shared.common[self.name], **shared.codes[self.name]}
 
@@ -177,10 +170,8 @@ class TaskLeaf(Entry):
 
 
 @dataclass(frozen=True)
-class RaggedLeaf(Entry):
+class RaggedLeaf(TaskLeaf):
     """A weight that every task has for itself, in a shape of its own: a tuple of arrays."""
-
-    field = "own"
 
     def compose(self, shared: Shared, choice: Choice | None) -> jax.Array:
         task = known_task(choice)
@@ -206,12 +197,27 @@ class RaggedLeaf(Entry):
             f"{self.name} has another shape in every task, so there is no mean: give add_task a tree"
         )
 
-    def saved(self, shared: Shared) -> list[NDArray]:
-        return [stacked(np.asarray(value), self.order) for value in shared.own[self.name]]
-
     def without(self, shared: Shared, task: int) -> tuple[RaggedLeaf, Any]:
         arrays: tuple[jax.Array, ...] = shared.own[self.name]
         return self, arrays[:task] + arrays[task + 1 :]
+
+
+def entry_of(
+    leaf: Leaf, value: tn.Decomposition | NDArray | Sequence[NDArray]
+) -> tuple[Entry, dict[str, Any]]:
+    """A leaf that is a decomposition, one array for all tasks, or one for each; and its arrays, by field."""
+    name, order, dtype = leaf.name, leaf.order, leaf.value.dtype
+    if isinstance(value, tn.Decomposition):
+        parts: tuple[dict[str, jax.Array], dict[str, jax.Array]] = {}, {}
+        for node in value.network.nodes:
+            parts[has_task(value.network, node)][node.name] = as_leaf(value.factors[node.name], dtype)
+        own = order or tuple(range(len(value.network.weight_axes)))
+        return SoftLeaf(name, own, value.spec, value.network), {"common": parts[0], "codes": parts[1]}
+    if isinstance(value, np.ndarray):
+        return HardLeaf(name, order), {"common": {"weight": as_leaf(value, dtype)}}
+    if len({one.shape for one in value}) > 1:
+        return RaggedLeaf(name, order), {"own": tuple(as_leaf(one, dtype) for one in value)}
+    return TaskLeaf(name, order), {"own": as_leaf(np.stack(value), dtype)}
 
 
 def known_task(choice: Choice | None) -> int | None:

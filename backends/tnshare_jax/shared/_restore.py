@@ -15,9 +15,9 @@ from tnshare.models import Roster, SharedModel
 from tnshare.ops import NDArray
 
 from ._constants import restored_constant
-from ._entries import Entry, HardLeaf, RaggedLeaf, SoftLeaf, TaskLeaf
-from ._leaves import Leaf, as_leaf, check_names, leaves_of, may_know_sizes, with_axes
-from ._shared_tree import Shared, Structure, one_if_alike
+from ._entries import Entry, RaggedLeaf, SoftLeaf, entry_of
+from ._leaves import Leaf, check_names, leaves_of, may_know_sizes, with_axes
+from ._shared_tree import Shared, assembled, one_if_alike
 
 _Column = tuple[Leaf, ...]  # a leaf of the one tree that was given, or of each task's
 
@@ -39,22 +39,11 @@ def restore(tree: Any, state: tn.State, *, axes: Mapping[str, Sequence[int]] | N
         check_names([leaf.name for leaf in leaves[0]], other, f"tree {number}")
     here = _in_own_words(state, leaves[0])
     _check_all_there(leaves[0], here)
-    parts: dict[str, dict[str, Any]] = {"common": {}, "codes": {}, "own": {}}
-    entries: list[Entry] = []
-    for column in zip(*leaves, strict=True):
-        name = column[0].name
-        if not column[0].floating:
-            entries.append(restored_constant(column, here.get(name), tasks))
-            continue
-        entry, fields = _restored(column, here[name])
-        entries.append(entry)
-        for field, arrays in fields.items():
-            parts[field][name] = arrays
+    made = [_entry(column, here, tasks) for column in zip(*leaves, strict=True)]
     treedefs = one_if_alike([jax.tree.structure(one) for one in trees])
-    _check_heads(entries, treedefs)
+    _check_heads([entry for entry, _ in made], treedefs)
     summary = SharedModel({}, {}, (), {}, (), ()).report()  # nobody knows any more what was lost
-    structure = Structure(treedefs, tuple(entries), Roster(tasks, state.names), summary)
-    return Shared(**parts, structure=structure)
+    return assembled(made, treedefs, Roster(tasks, state.names), summary)
 
 
 def _trees(tree: Any, state: tn.State, tasks: int) -> list[Any]:
@@ -98,32 +87,31 @@ def _missing(leaves: Sequence[Leaf], here: Mapping[str, Any]) -> tuple[list[str]
     return sorted(set(here) - names), sorted(trained - set(here))
 
 
-def _restored(column: _Column, saved: Any) -> tuple[Entry, dict[str, Any]]:
+def _entry(column: _Column, here: Mapping[str, Any], tasks: int) -> tuple[Entry, dict[str, Any]]:
     """An entry and its arrays, by field."""
     leaf = column[0]
-    name, order, shape = leaf.name, leaf.order, tuple(leaf.value.shape)
-    if isinstance(saved, tn.Decomposition):
-        soft = SoftLeaf(name, order or tuple(range(len(shape))), saved.spec, saved.network)
-        _check(name, soft.stored(saved.network.shape), shape)
-        return soft, dict(zip(("common", "codes"), SoftLeaf.parts(saved, leaf.value.dtype), strict=True))
-    if not isinstance(saved, list):
-        return HardLeaf(name, order), {"common": {"weight": _placed(leaf, order, saved)}}
-    heads = len({value.shape for value in saved}) > 1
-    several = column if len(column) == len(saved) else column * len(saved)
-    check = not heads or len(column) > 1
-    arrays = [_placed(own, order, value, check) for own, value in zip(several, saved, strict=True)]
-    if heads:
-        return RaggedLeaf(name, order), {"own": tuple(arrays)}
-    return TaskLeaf(name, order), {"own": jnp.stack(arrays)}
+    saved: Any = here.get(leaf.name)
+    if not leaf.floating:
+        return restored_constant(column, saved, tasks), {}
+    if isinstance(saved, list):
+        heads = len({value.shape for value in saved}) > 1
+        several = column if len(column) == tasks else column * tasks
+        check = not heads or len(column) > 1
+        saved = [_placed(own, leaf.order, value, check) for own, value in zip(several, saved, strict=True)]
+    elif isinstance(saved, np.ndarray):
+        saved = _placed(leaf, leaf.order, saved)
+    entry, arrays = entry_of(leaf, saved)
+    if isinstance(entry, SoftLeaf):
+        _check(leaf.name, entry.stored(entry.network.shape), leaf.value.shape)
+    return entry, arrays
 
 
-def _placed(leaf: Leaf, order: tuple[int, ...] | None, value: NDArray, check: bool = True) -> jax.Array:
+def _placed(leaf: Leaf, order: tuple[int, ...] | None, value: NDArray, check: bool = True) -> NDArray:
     """An array with the axes that the leaf has in its tree."""
-    shape = tuple(leaf.value.shape)
-    value = unstacked(value, order, shape)
+    placed = unstacked(value, order, leaf.value.shape)
     if check:
-        _check(leaf.name, value.shape, shape)
-    return as_leaf(value, leaf.value.dtype)
+        _check(leaf.name, placed.shape, leaf.value.shape)
+    return placed
 
 
 def _check_all_there(leaves: Sequence[Leaf], here: Mapping[str, Any]) -> None:

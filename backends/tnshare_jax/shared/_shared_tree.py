@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -241,6 +241,19 @@ class Shared:
             entries.append(new)
         structure = Structure(one_if_alike(treedefs), tuple(entries), roster, summary)
         return Shared(self.common, parts["codes"], parts["own"], structure)
+
+
+def assembled(
+    made: Iterable[tuple[Entry, dict[str, Any]]], treedefs: tuple[Treedef, ...], roster: Roster, summary: str
+) -> Shared:
+    """The shared tree of entries and their arrays, by field."""
+    parts: dict[str, dict[str, Any]] = {"common": {}, "codes": {}, "own": {}}
+    entries: list[Entry] = []
+    for entry, fields in made:
+        entries.append(entry)
+        for name, arrays in fields.items():
+            parts[name][entry.name] = arrays
+    return Shared(**parts, structure=Structure(treedefs, tuple(entries), roster, summary))
 
 
 def one_if_alike(treedefs: Sequence[Treedef]) -> tuple[Treedef, ...]:

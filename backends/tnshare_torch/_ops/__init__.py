@@ -1,12 +1,12 @@
 """The array operations of PyTorch."""
 
 from ._calibration import calibrate
-from ._torch_ops import TorchOps, array_of, ops, refused
+from ._torch_ops import TorchOps, array_of, ops, out_of_range_refused
 
 __all__ = [
     "TorchOps",
     "array_of",
     "calibrate",
     "ops",
-    "refused",
+    "out_of_range_refused",
 ]

@@ -13,8 +13,8 @@ from tnshare.decomposition import code_of
 from tnshare_torch._ops import array_of
 
 from .running._call_tasks import means, split
-from .running._task_tensors import Own, key_of
-from .template._template import check_like, tensors_of
+from .running._task_tensors import TaskTensors, key_of
+from .template._template import check_like, named_tensors
 
 if TYPE_CHECKING:
     from ._shared_network import Shared
@@ -34,7 +34,7 @@ class Fit(NamedTuple):
 def fitted(shared: Shared, model: nn.Module) -> Fit:
     """Least squares of a network's weights onto the shared factors."""
     check_like(shared._template, model, "the new one", dtypes=False)
-    given, expected = tensors_of(model), tensors_of(shared._template)
+    given, expected = named_tensors(model), named_tensors(shared._template)
     parts, errors = [], {}
     for name, (network, factors) in shared.decompositions().items():
         if given[name].shape != expected[name].shape:
@@ -53,15 +53,15 @@ def fitted(shared: Shared, model: nn.Module) -> Fit:
     return Fit(torch.cat(parts) if parts else torch.zeros(0), errors)
 
 
-def mean_task(shared: Shared) -> Own:
+def mean_task(shared: Shared) -> TaskTensors:
     """A task whose codes, weights and buffers are the means of all others'."""
     codes = torch.stack([shared.code(task) for task in range(len(shared.tasks))])
     return described_task(shared, codes.mean(0))
 
 
-def described_task(shared: Shared, code: torch.Tensor) -> Own:
+def described_task(shared: Shared, code: torch.Tensor) -> TaskTensors:
     """A task with a code; what is not shared is the mean of the others'."""
-    own, found = shared.own(0), means(shared)
+    own, found = shared.task_tensors(0), means(shared)
     return _made(
         shared,
         code,
@@ -72,23 +72,23 @@ def described_task(shared: Shared, code: torch.Tensor) -> Own:
     )
 
 
-def fitted_task(shared: Shared, model: nn.Module, fit: Fit) -> Own:
+def fitted_task(shared: Shared, model: nn.Module, fit: Fit) -> TaskTensors:
     """A task with the code that fits a network's weights; the rest is copied from it."""
     rest: dict[str, torch.Tensor] = {}
-    for name, tensor in tensors_of(model).items():
+    for name, tensor in named_tensors(model).items():
         key = key_of(name)
         if name in shared.plain and key not in shared.common:
-            like = shared.own(0).get(key)  # the network may be of another precision by now
+            like = shared.task_tensors(0).get(key)  # the network may be of another precision by now
             moved = tensor.detach().to(like.device, like.dtype)
             parameter = isinstance(tensor, nn.Parameter)
             rest[key] = nn.Parameter(moved, tensor.requires_grad) if parameter else moved
     return _made(shared, fit.code, rest)
 
 
-def _made(shared: Shared, code: torch.Tensor, rest: dict[str, torch.Tensor]) -> Own:
+def _made(shared: Shared, code: torch.Tensor, rest: dict[str, torch.Tensor]) -> TaskTensors:
     """What a task has of its own: its codes, taken from all of them in a row, and the rest."""
     own: dict[str, torch.Tensor] = {}
     for name, node, part in split(shared, code.detach()):
         like = next(iter(shared.shared(key_of(name)).values()))
         own[f"{key_of(name)}:{node}"] = nn.Parameter(part.clone(), like.requires_grad)
-    return Own({}, {**own, **rest})
+    return TaskTensors({}, {**own, **rest})

@@ -14,7 +14,7 @@ from tnshare.files import translated, with_constants
 from tnshare.models import SharedModel
 
 from ._shared_network import Shared
-from .template._template import orders_of, template_of, tensors_of
+from .template._template import named_tensors, orders_of, template_of
 
 
 def restore(network: nn.Module, state: tn.State, **keywords: Any) -> Shared:
@@ -28,7 +28,7 @@ def restore(network: nn.Module, state: tn.State, **keywords: Any) -> Shared:
         raise tn.TnshareError(
             f"a state, as tnshare.load gives it, was expected: found {type(state).__name__}; save a Shared"
         )
-    tensors, orders = tensors_of(network), orders_of(network)
+    tensors, orders = named_tensors(network), orders_of(network)
 
     def read(saved: Mapping[str, Any]) -> dict[str, Any]:
         """In torch's words, and arrays with torch's order of axes."""

@@ -17,7 +17,7 @@ from tnshare_torch._ops import array_of
 from ._shared_network import Shared
 from .paths._example import try_out
 from .paths._path_choice import Strategy
-from .template._template import check_alike, orders_of, template_of, tensors_of
+from .template._template import check_alike, named_tensors, orders_of, template_of
 
 
 def replicate(model: nn.Module, tasks: int) -> list[nn.Module]:
@@ -77,7 +77,7 @@ def share(
     shared = Shared(
         template_of(given[0]),
         model,
-        [tensors_of(one) for one in given],
+        [named_tensors(one) for one in given],
         names,
         batch_dim=whole("batch_dim", batch_dim, least=0),
         batch_dims=batch_dims,

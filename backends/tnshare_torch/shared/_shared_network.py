@@ -20,13 +20,13 @@ from ._network_state import SharedState
 from ._new_task import Fit, described_task, fitted, fitted_task, mean_task
 from .paths._at_once import one_of, row_by_row
 from .paths._one_by_one import one_by_one
-from .paths._path_choice import Paths, Strategy
-from .paths._rows import Groups, check_entries, read_ids, stacked
+from .paths._path_choice import PathChooser, Strategy
+from .paths._rows import Groups, check_entries, read_ids, stack_outputs
 from .paths._task_calls import Each, FanOut, Mixed
-from .running._call_tasks import Cast, Described, code_size
-from .running._soft_weight import ROWS, Programs
-from .running._task_tensors import Own, contents, key_of
-from .template._template import fill, tensors_of
+from .running._call_tasks import CallTasks, TasksByCode, code_size
+from .running._soft_weight import ROWS, WeightPrograms
+from .running._task_tensors import TaskTensors, contents, key_of
+from .template._template import filled_copy, named_tensors
 
 _TRACED_ROWS = 128  # for which traced calls are planned, whatever their rows
 
@@ -59,17 +59,17 @@ class Shared(SharedState):
     ) -> None:
         super().__init__()
         self.__dict__["_template"] = template  # its placeholders are nobody's parameters
-        self.__dict__["placeholders"] = tensors_of(template)
+        self.__dict__["placeholders"] = named_tensors(template)
         self.networks = {name: d.network for name, d in model.soft.items()}
         self.plain = {name: key_of(name) for name in self.placeholders if name not in self.networks}
         self.written = frozenset(dict(template.named_buffers()))
         self.orders, self.names = dict(model.orders), list(names)
         self.programs = {
-            name: Programs(network, tuple(np.argsort(self.orders[name]).tolist()))
+            name: WeightPrograms(network, tuple(np.argsort(self.orders[name]).tolist()))
             for name, network in self.networks.items()
         }
         self.batch_dim, self.batch_dims, self.scratch = batch_dim, dict(batch_dims or {}), tuple(scratch)
-        self.paths = Paths(strategy)
+        self.paths = PathChooser(strategy)
         self.summary = model.report()
         self.common, self.tasks = contents(model, tensors)
         super().train(template.training)  # not that of the template's parts, some of which may be frozen
@@ -102,7 +102,7 @@ class Shared(SharedState):
         if isinstance(x, torch.Tensor):
             return self.paths.run(FanOut(self, cast, x, kwargs))
         several = [x] * len(cast), [kwargs] * len(cast)
-        return stacked(one_by_one(self, cast, range(len(cast)), *several), must=False)
+        return stack_outputs(one_by_one(self, cast, range(len(cast)), *several), required=False)
 
     def index(self, task: int | str) -> int:
         """The number of a task, given by its name or its number."""
@@ -117,10 +117,10 @@ class Shared(SharedState):
             )
         return number
 
-    def own(self, task: int) -> Own:
+    def task_tensors(self, task: int) -> TaskTensors:
         """What a task has of its own."""
         found = self.tasks[task]
-        assert isinstance(found, Own)
+        assert isinstance(found, TaskTensors)
         return found
 
     def shared(self, key: str) -> nn.ParameterDict:
@@ -131,7 +131,7 @@ class Shared(SharedState):
 
     def weights(self, task: int) -> dict[str, torch.Tensor]:
         """All parameters and buffers of a task, composed, by the names that they had in its network."""
-        cast = Cast(self)
+        cast = CallTasks(self)
         found = cast.plain(task) | {name: soft.composed(0) for name, soft in cast.softs([task]).items()}
         return {name: found[name] for name in self.placeholders}
 
@@ -143,7 +143,7 @@ class Shared(SharedState):
             own, dense = tensor.detach(), tensor.layout is torch.strided
             own = own.clone(memory_format=torch.contiguous_format) if dense else own.clone()
             tensors[name] = nn.Parameter(own, self._trains(name, number)) if name in trained else own
-        return fill(self._template, tensors)
+        return filled_copy(self._template, tensors)
 
     def unshare(self) -> list[nn.Module]:
         """T plain networks."""
@@ -169,7 +169,7 @@ class Shared(SharedState):
 
     def code(self, task: int | str) -> torch.Tensor:
         """The codes of a task, in a row (code_size,): what ``code=`` takes."""
-        own = self.own(self.index(task))
+        own = self.task_tensors(self.index(task))
         parts = [
             own.get(f"{key_of(part.weight)}:{part.factor}").reshape(-1) for part in code_parts(self.networks)
         ]
@@ -236,7 +236,7 @@ class Shared(SharedState):
         """How many tasks there are, and of what."""
         return f"tasks={len(self.tasks)}, template={type(self._template).__name__}"
 
-    def _new_task(self, model: nn.Module | None, code: torch.Tensor | None) -> Own:
+    def _new_task(self, model: nn.Module | None, code: torch.Tensor | None) -> TaskTensors:
         if model is not None:
             fit = fitted(self, model)
             errors = ", ".join(f"{name} {error:.3g}" for name, error in fit.errors.items())
@@ -245,13 +245,13 @@ class Shared(SharedState):
             return made
         if code is None:
             return mean_task(self)
-        described = Described(self, code)
+        described = TasksByCode(self, code)
         if len(described) > 1:
             raise tn.TnshareError(f"add_task takes the code of one task: found {len(described)} codes")
         return described_task(self, described.code[0])
 
-    def _cast(self, code: torch.Tensor | None) -> Cast:
-        cast = Cast(self) if code is None else Described(self, code)
+    def _cast(self, code: torch.Tensor | None) -> CallTasks:
+        cast = CallTasks(self) if code is None else TasksByCode(self, code)
         if torch.compiler.is_compiling():
             self._plan_ahead(len(cast))
         return cast
@@ -270,15 +270,15 @@ class Shared(SharedState):
         key = key_of(name)
         if key in self.common:
             return any(p.requires_grad for p in self.shared(key).values())
-        return self.own(task).get(key).requires_grad
+        return self.task_tensors(task).get(key).requires_grad
 
-    def _each(self, cast: Cast, xs: Any, kwargs: Mapping[str, Any]) -> Any:
+    def _each(self, cast: CallTasks, xs: Any, kwargs: Mapping[str, Any]) -> Any:
         check_entries(xs, len(cast))
         if isinstance(xs, torch.Tensor):
             return self.paths.run(Each(self, cast, xs, kwargs))
         return one_by_one(self, cast, range(len(cast)), list(xs), [kwargs] * len(cast))
 
-    def _traced_mixed(self, cast: Cast, x: torch.Tensor, ids: Any, kwargs: Mapping[str, Any]) -> Any:
+    def _traced_mixed(self, cast: CallTasks, x: torch.Tensor, ids: Any, kwargs: Mapping[str, Any]) -> Any:
         ids = torch.as_tensor(ids, device=x.device).long()
         if ids.ndim == 0:
             return one_of(self, cast, x, ids, kwargs)
@@ -291,7 +291,7 @@ class Shared(SharedState):
 
     def decompositions(self) -> dict[str, tuple[tn.Network, dict[str, Any]]]:
         """Network and factors of every soft weight, codes of all tasks stacked, in NumPy."""
-        cast, tasks, found = Cast(self), range(len(self.tasks)), {}
+        cast, tasks, found = CallTasks(self), range(len(self.tasks)), {}
         for name, network in self.networks.items():
             arrays = map(array_of, cast.factors(name, tasks)[0])
             every = for_tasks(network, len(tasks))

@@ -10,22 +10,22 @@ from torch._functorch.vmap import vmap_increment_nesting
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 import tnshare as tn
-from tnshare_torch._ops import refused
-from tnshare_torch.shared.running._outside_vmap import Rows
+from tnshare_torch._ops import out_of_range_refused
+from tnshare_torch.shared.running._outside_vmap import VmappedRows
 from tnshare_torch.shared.running._replacing import Trial, run_with
-from tnshare_torch.shared.running._soft_weight import ROWS, Soft
-from tnshare_torch.shared.template._watch import Watch
+from tnshare_torch.shared.running._soft_weight import ROWS, SoftWeight
+from tnshare_torch.shared.template._attribute_guard import AttributeGuard
 
 if TYPE_CHECKING:
     from tnshare_torch.shared._shared_network import Shared
-    from tnshare_torch.shared.running._call_tasks import Cast
+    from tnshare_torch.shared.running._call_tasks import CallTasks
 
 Tensors = dict[str, torch.Tensor]
 
 
 def at_once(
     shared: Shared,
-    cast: Cast,
+    cast: CallTasks,
     tasks: Sequence[int],
     x: tuple[torch.Tensor, int | None],
     kwargs: tuple[Mapping[str, Any], Mapping[str, int]],
@@ -48,7 +48,7 @@ def at_once(
 
 
 def row_by_row(
-    shared: Shared, cast: Cast, x: torch.Tensor, ids: torch.Tensor, kwargs: Mapping[str, Any]
+    shared: Shared, cast: CallTasks, x: torch.Tensor, ids: torch.Tensor, kwargs: Mapping[str, Any]
 ) -> Any:
     """The outputs of rows, each a batch of its own with a task of its own; for traced calls."""
     dim = shared.batch_dim
@@ -56,7 +56,7 @@ def row_by_row(
     dims = {name: shared.batch_dims.get(name) for name in kwargs}
     run = _Run(shared, codes, ROWS)
     with vmap_increment_nesting(ids.shape[0], "different") as level:
-        rows = Rows(ids.shape[0], level)
+        rows = VmappedRows(ids.shape[0], level)
         mine = {name: rows.enter(tensor) for name, tensor in own.items()}
         code = {name: rows.enter(tensor) for name, tensor in run.codes.items()}
         named = {}
@@ -75,7 +75,7 @@ def row_by_row(
     return tree_unflatten([None if f is None else f.movedim(0, dim).squeeze(dim + 1) for f in flat], spec)
 
 
-def one_of(shared: Shared, cast: Cast, x: Any, task: torch.Tensor, kwargs: Mapping[str, Any]) -> Any:
+def one_of(shared: Shared, cast: CallTasks, x: Any, task: torch.Tensor, kwargs: Mapping[str, Any]) -> Any:
     """The outputs of one task whose number is a tensor: for traced calls, one program for all tasks."""
     every, index = range(len(cast)), task.reshape(1)
     own, codes = _chosen(cast, index)
@@ -102,7 +102,7 @@ def _mapped(
     mapped = torch.func.vmap(run, in_dims=(0, 0, *dims), randomness="different")
     if torch.compiler.is_compiling():
         return run.outputs(mapped(dict(own), run.codes, *inputs))
-    with Watch(shared._template, shared.scratch):
+    with AttributeGuard(shared._template, shared.scratch):
         return run.outputs(mapped(dict(own), run.codes, *inputs))
 
 
@@ -125,16 +125,16 @@ class _Run:
         self.nothing: list[bool] = []
 
     def __call__(
-        self, tensors: Tensors, codes: Tensors, x: Any, named: dict[str, Any], rows: Rows | None = None
+        self, tensors: Tensors, codes: Tensors, x: Any, named: dict[str, Any], rows: VmappedRows | None = None
     ) -> tuple[torch.Tensor, ...]:
         shared = self.shared
-        every: dict[str, torch.Tensor | Soft] = {
+        every: dict[str, torch.Tensor | SoftWeight] = {
             name: shared.shared(key)["weight"] for name, key in shared.plain.items() if key in shared.common
         }
         every.update(tensors)
         for name, (factors, place) in self.factors.items():
             mine = [*factors[:place], codes[name].unsqueeze(0), *factors[place + 1 :]]
-            every[name] = Soft(shared.programs[name], mine, place, self.planned)
+            every[name] = SoftWeight(shared.programs[name], mine, place, self.planned)
         pairs = [(placeholder, every[name]) for name, placeholder in shared.placeholders.items()]
         y = run_with(shared._template, pairs, 0, x, named, self.trial, rows)
         flat, spec = tree_flatten(y)
@@ -148,10 +148,10 @@ class _Run:
         return tree_unflatten([None if none else rest.pop(0) for none in self.nothing], self.specs[0])
 
 
-def _chosen(cast: Cast, ids: torch.Tensor) -> tuple[Tensors, dict[str, tuple[list[torch.Tensor], int]]]:
+def _chosen(cast: CallTasks, ids: torch.Tensor) -> tuple[Tensors, dict[str, tuple[list[torch.Tensor], int]]]:
     """What the tasks have of their own, and factors with their codes, for tasks given by a tensor."""
     every = range(len(cast))
-    ids = refused(ids, len(cast))
+    ids = out_of_range_refused(ids, len(cast))
     own = {name: tensor.index_select(0, ids) for name, tensor in _stacked(cast, every).items()}
     codes = {}
     for name in cast.shared.programs:
@@ -161,7 +161,7 @@ def _chosen(cast: Cast, ids: torch.Tensor) -> tuple[Tensors, dict[str, tuple[lis
     return own, codes
 
 
-def _stacked(cast: Cast, tasks: Sequence[int]) -> dict[str, torch.Tensor]:
+def _stacked(cast: CallTasks, tasks: Sequence[int]) -> dict[str, torch.Tensor]:
     """What tasks have of their own, by name, a task axis first."""
     shared = cast.shared
     each = [cast.own(task) for task in tasks]
@@ -173,7 +173,7 @@ def _stacked(cast: Cast, tasks: Sequence[int]) -> dict[str, torch.Tensor]:
 
 
 def _store(
-    cast: Cast, tasks: Sequence[int], own: Mapping[str, torch.Tensor], before: Mapping[str, int]
+    cast: CallTasks, tasks: Sequence[int], own: Mapping[str, torch.Tensor], before: Mapping[str, int]
 ) -> None:
     """Bring back to each task what was written to its buffers."""
     shared = cast.shared

@@ -10,11 +10,11 @@ import torch
 from torch import nn
 
 import tnshare as tn
-from tnshare_torch.shared.running._call_tasks import Cast
-from tnshare_torch.shared.template._template import tensors_of
+from tnshare_torch.shared.running._call_tasks import CallTasks
+from tnshare_torch.shared.template._template import named_tensors
 
 from ._probe import Measured, measured
-from ._rows import Groups, stacked
+from ._rows import Groups, stack_outputs
 from ._task_calls import Call, Each, FanOut, Mixed
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ def _compare(
     x = example.detach().clone().requires_grad_(example.is_floating_point() or example.is_complex())
     held = [buffer.clone() for buffer in shared.tasks.buffers()]
     own = [name for name, key in shared.plain.items() if key not in shared.common]
-    tensors = [tensors_of(plain) for plain in plains]
-    parameters = [shared.own(task).get(shared.plain[n]) for task in range(len(plains)) for n in own]
+    tensors = [named_tensors(plain) for plain in plains]
+    parameters = [shared.task_tensors(task).get(shared.plain[n]) for task in range(len(plains)) for n in own]
     try:
         # A way that these networks cannot go, say with rows of mixed tasks, they refuse when asked to.
         errors: tuple[type[Exception], ...] = () if way == "one" else (Exception,)
@@ -66,7 +66,9 @@ def _compare(
         torch.set_rng_state(state)
         errors = () if way == "one" else (tn.TnshareError,)
         found = None if expected is None else _of(lambda: ours(x), [x, *parameters], errors)
-        written = [shared.own(t).get(shared.plain[n]) for t in range(len(plains)) for n in shared.written]
+        written = [
+            shared.task_tensors(t).get(shared.plain[n]) for t in range(len(plains)) for n in shared.written
+        ]
         plain = [each[n] for each in tensors for n in shared.written]
         same = found is None or expected is None or found.alike(expected)
         same = same and (found is None or all(map(_near, written, plain)))
@@ -99,7 +101,7 @@ def _near(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 def _ways(shared: Shared) -> dict[str, tuple[Callable[[torch.Tensor], Any], Theirs]]:
     """Of each way what the shared network computes, one task after the other, and what plain ones do."""
-    cast, tasks, dim = Cast(shared), len(shared.tasks), shared.batch_dim
+    cast, tasks, dim = CallTasks(shared), len(shared.tasks), shared.batch_dim
 
     def ids(x: torch.Tensor) -> np.ndarray[Any, Any]:
         return np.arange(x.shape[dim]) % tasks
@@ -110,18 +112,18 @@ def _ways(shared: Shared) -> dict[str, tuple[Callable[[torch.Tensor], Any], Thei
         return groups.joined([plains[task](rows) for task, rows in pairs])
 
     def every(plains: Sequence[nn.Module], x: torch.Tensor) -> Any:
-        return stacked([plain(x) for plain in plains], must=False)
+        return stack_outputs([plain(x) for plain in plains], required=False)
 
     return {
         "one": (lambda x: shared(x, 0), lambda plains, x: plains[0](x)),
-        "each": (lambda x: Each(shared, cast, torch.stack([x] * tasks), {}).exact(), every),
-        "fan_out": (lambda x: FanOut(shared, cast, x, {}).exact(), every),
-        "mixed": (lambda x: Mixed(shared, cast, x, {}, ids(x)).exact(), grouped),
+        "each": (lambda x: Each(shared, cast, torch.stack([x] * tasks), {}).one_by_one(), every),
+        "fan_out": (lambda x: FanOut(shared, cast, x, {}).one_by_one(), every),
+        "mixed": (lambda x: Mixed(shared, cast, x, {}, ids(x)).one_by_one(), grouped),
     }
 
 
 def _calls(shared: Shared, example: torch.Tensor) -> list[Call]:
-    cast, rows, tasks = Cast(shared), example.shape[shared.batch_dim], len(shared.tasks)
+    cast, rows, tasks = CallTasks(shared), example.shape[shared.batch_dim], len(shared.tasks)
     ids = np.arange(rows) % tasks
     return [
         Each(shared, cast, torch.stack([example] * tasks), {}),

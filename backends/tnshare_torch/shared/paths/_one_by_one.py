@@ -9,19 +9,19 @@ import torch
 
 import tnshare as tn
 from tnshare_torch.shared.running._replacing import Trial, run_with
-from tnshare_torch.shared.template._watch import Watch
+from tnshare_torch.shared.template._attribute_guard import AttributeGuard
 
 if TYPE_CHECKING:
     from tnshare_torch.shared._shared_network import Shared
-    from tnshare_torch.shared.running._call_tasks import Cast
-    from tnshare_torch.shared.running._soft_weight import Soft
+    from tnshare_torch.shared.running._call_tasks import CallTasks
+    from tnshare_torch.shared.running._soft_weight import SoftWeight
 
 Kwargs = Mapping[str, Any]
 
 
 def one_by_one(
     shared: Shared,
-    cast: Cast,
+    cast: CallTasks,
     tasks: Sequence[int],
     inputs: Sequence[Any],
     kwargs: Sequence[Kwargs],
@@ -30,13 +30,13 @@ def one_by_one(
     """The outputs of some tasks, each on its own input; weights are composed for all of them at once."""
     if torch.compiler.is_compiling():
         return _outputs(shared, cast, tasks, inputs, kwargs, trial)
-    with Watch(shared._template, shared.scratch):
+    with AttributeGuard(shared._template, shared.scratch):
         return _outputs(shared, cast, tasks, inputs, kwargs, trial)
 
 
 def _outputs(
     shared: Shared,
-    cast: Cast,
+    cast: CallTasks,
     tasks: Sequence[int],
     inputs: Sequence[Any],
     kwargs: Sequence[Kwargs],
@@ -45,7 +45,7 @@ def _outputs(
     softs, placeholders = cast.softs(tasks), shared.placeholders
     outputs = []
     for place, (task, x, named) in enumerate(zip(tasks, inputs, kwargs, strict=True)):
-        tensors: dict[str, torch.Tensor | Soft] = {**cast.plain(task), **softs}
+        tensors: dict[str, torch.Tensor | SoftWeight] = {**cast.plain(task), **softs}
         pairs = [(placeholder, tensors[name]) for name, placeholder in placeholders.items()]
         outputs.append(run_with(shared._template, pairs, place, x, named, trial))
     refuse_written(softs)

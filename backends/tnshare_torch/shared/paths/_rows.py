@@ -106,14 +106,14 @@ class Groups:
                 put.append(None)
                 continue
             check_rows(column, self.counts, self.dim)
-            back = on(column[0], np.argsort(self.order, kind="stable"))
+            back = index_on_device_of(column[0], np.argsort(self.order, kind="stable"))
             put.append(torch.cat(column, self.dim).index_select(self.dim, back))
         return tree_unflatten(put, leaves[0][1])
 
     def _split(self, x: torch.Tensor, dim: int) -> list[torch.Tensor]:
         if len(self.present) == 1:
             return [x]
-        return list(x.index_select(dim, on(x, self.order)).split(self.counts, dim))  # type: ignore[no-untyped-call]
+        return list(x.index_select(dim, index_on_device_of(x, self.order)).split(self.counts, dim))  # type: ignore[no-untyped-call]
 
     def _refuse_doubtful(self, name: str, value: Any) -> None:
         dim = self.dim
@@ -124,19 +124,19 @@ class Groups:
             )
 
 
-def on(x: torch.Tensor, index: np.ndarray[Any, Any]) -> torch.Tensor:
+def index_on_device_of(x: torch.Tensor, index: np.ndarray[Any, Any]) -> torch.Tensor:
     """An index where x is."""
     return torch.as_tensor(index, device=x.device)
 
 
-def stacked(outputs: list[Any], must: bool) -> Any:
+def stack_outputs(outputs: list[Any], required: bool) -> Any:
     """Outputs of all tasks as one, a task axis first; a list where their shapes differ, if that may be."""
     leaves = [tree_flatten(output) for output in outputs]
     # Compared, not put into a set, which would make constants of sizes that compiled code leaves open.
     shapes = [(str(spec), [getattr(leaf, "shape", None) for leaf in flat]) for flat, spec in leaves]
     alike = all(shape == shapes[0] for shape in shapes)
     tensors = all(leaf is None or isinstance(leaf, torch.Tensor) for leaf in leaves[0][0])
-    if not (alike and tensors) and must:
+    if not (alike and tensors) and required:
         raise tn.TnshareError(
             "the outputs of tasks differ in shape, or are no tensors: give a list of inputs, and get a list"
         )

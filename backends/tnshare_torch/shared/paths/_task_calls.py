@@ -15,11 +15,11 @@ from tnshare_torch.shared.running._replacing import Trial
 
 from ._at_once import at_once
 from ._one_by_one import one_by_one
-from ._rows import Groups, check_rows, on, stacked
+from ._rows import Groups, check_rows, index_on_device_of, stack_outputs
 
 if TYPE_CHECKING:
     from tnshare_torch.shared._shared_network import Shared
-    from tnshare_torch.shared.running._call_tasks import Cast
+    from tnshare_torch.shared.running._call_tasks import CallTasks
 
 _FEW = 3  # rows of a task that a probe runs
 
@@ -29,7 +29,7 @@ class Call:
     """An input for several tasks of a shared network, or of others that are given by their codes."""
 
     shared: Shared
-    cast: Cast
+    cast: CallTasks
     x: torch.Tensor
     kwargs: Mapping[str, Any]
     way = ""
@@ -49,15 +49,15 @@ class Call:
         """The axis of rows."""
         return self.shared.batch_dim
 
-    def exact(self, trial: Trial | None = None) -> Any:
+    def one_by_one(self, trial: Trial | None = None) -> Any:
         """One task after the other."""
         raise NotImplementedError
 
-    def fast(self, trial: Trial | None = None) -> Any:
+    def at_once(self, trial: Trial | None = None) -> Any:
         """All at once."""
         raise NotImplementedError
 
-    def few(self) -> Call:
+    def sample(self) -> Call:
         """The same with fewer rows."""
         dim = self.row_dim
         return self if self.x.ndim <= dim else replace(self, x=self.x.narrow(dim, 0, min(self.rows, _FEW)))
@@ -68,11 +68,11 @@ class FanOut(Call):
 
     way = "fan_out"
 
-    def exact(self, trial: Trial | None = None) -> Any:
+    def one_by_one(self, trial: Trial | None = None) -> Any:
         several = [self.x] * len(self.tasks), [self.kwargs] * len(self.tasks)
-        return stacked(one_by_one(self.shared, self.cast, self.tasks, *several, trial), must=False)
+        return stack_outputs(one_by_one(self.shared, self.cast, self.tasks, *several, trial), required=False)
 
-    def fast(self, trial: Trial | None = None) -> Any:
+    def at_once(self, trial: Trial | None = None) -> Any:
         return at_once(self.shared, self.cast, self.tasks, (self.x, None), (self.kwargs, {}), trial)
 
 
@@ -85,11 +85,11 @@ class Each(Call):
     def row_dim(self) -> int:
         return self.shared.batch_dim + 1
 
-    def exact(self, trial: Trial | None = None) -> Any:
+    def one_by_one(self, trial: Trial | None = None) -> Any:
         several = list(self.x.unbind(0)), [self.kwargs] * len(self.tasks)
-        return stacked(one_by_one(self.shared, self.cast, self.tasks, *several, trial), must=True)
+        return stack_outputs(one_by_one(self.shared, self.cast, self.tasks, *several, trial), required=True)
 
-    def fast(self, trial: Trial | None = None) -> Any:
+    def at_once(self, trial: Trial | None = None) -> Any:
         return at_once(self.shared, self.cast, self.tasks, (self.x, 0), (self.kwargs, {}), trial)
 
 
@@ -108,22 +108,22 @@ class Mixed(Call):
     def rows(self) -> int:
         return -(-len(self.ids) // max(len(self.tasks), 1))
 
-    def exact(self, trial: Trial | None = None) -> Any:
+    def one_by_one(self, trial: Trial | None = None) -> Any:
         groups = Groups(self.ids, self.row_dim)
         inputs = groups.parts(self.x), groups.named(self.kwargs, self.shared.batch_dims)
         return groups.joined(one_by_one(self.shared, self.cast, groups.present, *inputs, trial))
 
-    def fast(self, trial: Trial | None = None) -> Any:
+    def at_once(self, trial: Trial | None = None) -> Any:
         """Groups padded to the longest; for networks that treat every row alone."""
         Groups(self.ids, self.row_dim).parts(self.x)  # refuses what does not fit
         groups = group([self.ids], (len(self.cast),), False)
         if groups is None:  # mostly padding
-            return self.exact(trial)
+            return self.one_by_one(trial)
         count, dims = len(groups.present[0]), self.shared.batch_dims
 
         def padded(value: torch.Tensor, dim: int) -> torch.Tensor:
             shape = (*value.shape[:dim], count, groups.longest, *value.shape[dim + 1 :])
-            return value.index_select(dim, on(value, groups.rows)).reshape(shape)
+            return value.index_select(dim, index_on_device_of(value, groups.rows)).reshape(shape)
 
         Groups(self.ids, self.row_dim).named(self.kwargs, dims)
         split = {name: d for name in self.kwargs if (d := dims.get(name)) is not None}
@@ -139,9 +139,9 @@ class Mixed(Call):
             return None
         dim = self.row_dim
         check_rows(leaf.unbind(0), [longest] * len(leaf), dim)
-        return leaf.movedim(0, dim).flatten(dim, dim + 1).index_select(dim, on(leaf, back))
+        return leaf.movedim(0, dim).flatten(dim, dim + 1).index_select(dim, index_on_device_of(leaf, back))
 
-    def few(self) -> Mixed:
+    def sample(self) -> Mixed:
         """Three rows, two of one task and one of another, so that groups are padded."""
         tasks = [*self.tasks, *(task for task in range(len(self.cast)) if task not in self.tasks)]
         few = min(len(self.ids), _FEW)
@@ -150,7 +150,7 @@ class Mixed(Call):
         named = {n: _chosen(v, dims.get(n), chosen) for n, v in self.kwargs.items()}
         return replace(self, x=_chosen(self.x, self.row_dim, chosen), kwargs=named, ids=ids)
 
-    def alone(self, trial: Trial | None = None) -> Any:
+    def row_by_row(self, trial: Trial | None = None) -> Any:
         """Every row as a group of its own: what grouped rows must equal, if they are independent."""
         dims, rows = self.shared.batch_dims, [np.array([n]) for n in range(len(self.ids))]
         inputs = [_chosen(self.x, self.row_dim, row) for row in rows]
@@ -164,4 +164,4 @@ class Mixed(Call):
 
 def _chosen(value: Any, dim: int | None, rows: np.ndarray[Any, Any]) -> Any:
     """Some rows of an argument that has rows."""
-    return value if dim is None else value.index_select(dim, on(value, rows))
+    return value if dim is None else value.index_select(dim, index_on_device_of(value, rows))

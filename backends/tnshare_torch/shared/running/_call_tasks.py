@@ -12,14 +12,14 @@ import tnshare as tn
 from tnshare.decomposition import code_parts
 from tnshare.network import has_task
 
-from ._soft_weight import Soft
+from ._soft_weight import SoftWeight
 from ._task_tensors import key_of
 
 if TYPE_CHECKING:
     from tnshare_torch.shared._shared_network import Shared
 
 
-class Cast:
+class CallTasks:
     """The tasks of a shared network."""
 
     def __init__(self, shared: Shared) -> None:
@@ -28,9 +28,9 @@ class Cast:
     def __len__(self) -> int:
         return len(self.shared.tasks)
 
-    def softs(self, tasks: Sequence[int]) -> dict[str, Soft]:
+    def softs(self, tasks: Sequence[int]) -> dict[str, SoftWeight]:
         """The softly shared weights of some tasks, by name."""
-        return {name: Soft(p, *self.factors(name, tasks)) for name, p in self.shared.programs.items()}
+        return {name: SoftWeight(p, *self.factors(name, tasks)) for name, p in self.shared.programs.items()}
 
     def factors(self, name: str, tasks: Sequence[int]) -> tuple[list[torch.Tensor], int]:
         """Factors of a weight in the order of its nodes, with the codes of some tasks; their place."""
@@ -46,7 +46,7 @@ class Cast:
 
     def codes(self, name: str, node: str, tasks: Sequence[int]) -> torch.Tensor:
         """The codes of some tasks for a weight, as rows."""
-        rows = [self.shared.own(task).get(f"{key_of(name)}:{node}") for task in tasks]
+        rows = [self.shared.task_tensors(task).get(f"{key_of(name)}:{node}") for task in tasks]
         return rows[0][None] if len(rows) == 1 else torch.stack(rows)
 
     def plain(self, task: int) -> dict[str, torch.Tensor]:
@@ -59,10 +59,10 @@ class Cast:
 
     def own(self, task: int) -> Any:
         """What gives a tensor that the task has alone, by its key."""
-        return self.shared.own(task).get
+        return self.shared.task_tensors(task).get
 
 
-class Described(Cast):
+class TasksByCode(CallTasks):
     """Tasks given by codes (P, size), say from a user's network of what is known about them.
 
     What is not shared they have as the mean of the network's own tasks.
@@ -115,7 +115,7 @@ def means(shared: Shared) -> dict[str, torch.Tensor]:
     """What the tasks have of their own, by key, on average; of counts, that of the first."""
     found = {}
     for key in (key for key in shared.plain.values() if key not in shared.common):
-        values = [shared.own(task).get(key) for task in range(len(shared.tasks))]
+        values = [shared.task_tensors(task).get(key) for task in range(len(shared.tasks))]
         if len({value.shape for value in values}) > 1:
             raise tn.TnshareError(
                 f"{key} has another shape in every task, so there is no mean: give add_task a network"

@@ -13,7 +13,7 @@ from tnshare.models import SharedModel
 from tnshare.network import has_task
 
 
-class Own(nn.Module):
+class TaskTensors(nn.Module):
     """What a task has of its own: codes, weights that are not shared, buffers; under names with slashes."""
 
     def __init__(
@@ -35,9 +35,9 @@ class Own(nn.Module):
         found = self._parameters.get(name)
         return self._buffers[name] if found is None else found  # type: ignore[return-value]
 
-    def like(self) -> Own:
+    def like(self) -> TaskTensors:
         """Another one with tensors of the same shapes."""
-        return Own({}, {**self._parameters, **self._buffers})  # type: ignore[dict-item]
+        return TaskTensors({}, {**self._parameters, **self._buffers})  # type: ignore[dict-item]
 
 
 def parameters(values: Mapping[str, Any], like: torch.Tensor) -> nn.ParameterDict:
@@ -64,7 +64,7 @@ def contents(
     codes = [(name, d, n.name) for name, d in soft.items() for n in d.network.nodes if has_task(d.network, n)]
     own = [*model.single, *(name for name in first if not isinstance(first[name], nn.Parameter))]
     tasks = nn.ModuleList(
-        Own(
+        TaskTensors(
             {f"{key_of(name)}:{node}": (d.factors[node][t], first[name]) for name, d, node in codes},
             {key_of(name): given[name] for name in own},
         )

@@ -1,17 +1,17 @@
-"""T trained models in: which of their weights are shared, and how; framework-free."""
+"""The codes of a task: fitted to its weights, and those of all weights in a row."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from tnshare.checks import fresh
 from tnshare.errors import TnshareError
-from tnshare.network import Network
-from tnshare.network._nodes import has_task
+from tnshare.network import Network, Node, has_task
 from tnshare.ops import NDArray
 
 from ._compose import compose
@@ -24,7 +24,7 @@ def code_of(
 
     Least squares over the one factor that has the task axis; ``weight`` has the axes of the stack without it.
     """
-    (node,) = (node for node in network.nodes if set(node.axes) & set(network.tasks))
+    node = _coded(network)
     rank = math.prod(node.shape[1:])
     unit = np.eye(rank, dtype=factors[node.name].dtype).reshape(rank, *node.shape[1:])
     wide = network.rename(network.tasks, fresh("basis", network.sizes), rank)
@@ -53,10 +53,46 @@ class CodePart:
         return self.start + math.prod(self.shape)
 
 
+class CodeLayout:
+    """Where the codes of each weight are in the code of a task, which has those of all weights in a row.
+
+    ``parts`` are in the order of the networks; ``size`` is how many numbers a code has.
+    """
+
+    def __init__(self, networks: Mapping[str, Network]) -> None:
+        parts: list[CodePart] = []
+        self.size = 0
+        for name, network in networks.items():
+            node = _coded(network)
+            parts.append(CodePart(name, node.name, node.shape[1:], self.size))
+            self.size = parts[-1].stop
+        self.parts = tuple(parts)
+
+    def split(self, code: Any) -> Iterator[tuple[CodePart, Any]]:
+        """For each weight, its part of codes (..., size), with the shape (..., *k) of its factor.
+
+        Of any framework: arrays are sliced and reshaped, nothing else.
+        """
+        for part in self.parts:
+            yield part, code[..., part.start : part.stop].reshape(*code.shape[:-1], *part.shape)
+
+    def check(self, code: Any, kind: type = object, called: str = "an array") -> None:
+        """Refuse what is no code (size,), nor several (tasks, size), in an array of this kind."""
+        shape = getattr(code, "shape", None) if isinstance(code, kind) else None
+        if shape is None or len(shape) not in (1, 2) or shape[-1] != self.size:
+            found = type(code).__name__ if shape is None else tuple(shape)
+            raise TnshareError(
+                f"code must be {called} (code_size,) or (tasks, code_size), code_size={self.size}: "
+                f"found {found}"
+            )
+
+
 def code_parts(networks: Mapping[str, Network]) -> tuple[CodePart, ...]:
-    """Where the codes of each weight are in the code of a task, which has all of them in a row."""
-    parts: list[CodePart] = []
-    for name, network in networks.items():
-        (node,) = (node for node in network.nodes if has_task(network, node))
-        parts.append(CodePart(name, node.name, node.shape[1:], parts[-1].stop if parts else 0))
-    return tuple(parts)
+    """Where the codes of each weight are in the code of a task."""
+    return CodeLayout(networks).parts
+
+
+def _coded(network: Network) -> Node:
+    """The factor that holds the codes."""
+    (node,) = (node for node in network.nodes if has_task(network, node))
+    return node

@@ -3,7 +3,7 @@
 from ._restore import restore
 from ._share import replicate, share
 from ._shared_network import Shared
-from .running._task_tensors import key_of
+from .running._weights import key_of
 
 __all__ = [
     "Shared",

@@ -17,7 +17,7 @@ from tnshare.network import described, differences, has_task, inferred, spec_of,
 from tnshare_torch._ops import array_of
 from tnshare_torch.layers._layer_state import SpecInState, _shape
 
-from .running._task_tensors import key_of
+from .running._weights import key_of
 from .template._template import orders_of
 
 

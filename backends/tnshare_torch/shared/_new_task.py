@@ -12,8 +12,7 @@ import tnshare as tn
 from tnshare.decomposition import code_of
 from tnshare_torch._ops import array_of
 
-from .running._call_tasks import means, split
-from .running._task_tensors import TaskTensors, key_of
+from .running._weights import TaskTensors, key_of, means, split
 from .template._template import check_like, named_tensors
 
 if TYPE_CHECKING:

@@ -18,14 +18,12 @@ from tnshare_torch._ops import array_of
 
 from ._network_state import SharedState
 from ._new_task import Fit, described_task, fitted, fitted_task, mean_task
-from .paths._at_once import one_of, row_by_row
-from .paths._one_by_one import one_by_one
+from .paths._both_paths import one_by_one, one_of, row_by_row
 from .paths._path_choice import PathChooser, Strategy
 from .paths._rows import Groups, check_entries, read_ids, stack_outputs
 from .paths._task_calls import Each, FanOut, Mixed
-from .running._call_tasks import CallTasks, TasksByCode, code_size
 from .running._soft_weight import ROWS, WeightPrograms
-from .running._task_tensors import TaskTensors, contents, key_of
+from .running._weights import CallTasks, TasksByCode, TaskTensors, code_size, contents, key_of
 from .template._template import filled_copy, named_tensors
 
 _TRACED_ROWS = 128  # for which traced calls are planned, whatever their rows

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import tnshare as tn
-from tnshare_torch.shared.running._call_tasks import CallTasks
+from tnshare_torch.shared.running._weights import CallTasks
 from tnshare_torch.shared.template._template import named_tensors
 
 from ._probe import Measured, measured

@@ -13,13 +13,12 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from tnshare.planning import group
 from tnshare_torch.shared.running._replacing import Trial
 
-from ._at_once import at_once
-from ._one_by_one import one_by_one
+from ._both_paths import at_once, one_by_one
 from ._rows import Groups, check_rows, index_on_device_of, stack_outputs
 
 if TYPE_CHECKING:
     from tnshare_torch.shared._shared_network import Shared
-    from tnshare_torch.shared.running._call_tasks import CallTasks
+    from tnshare_torch.shared.running._weights import CallTasks
 
 _FEW = 3  # rows of a task that a probe runs
 

@@ -10,7 +10,7 @@ from ._prices import Prices
 from ._row_groups import group
 from ._search import Form, Goal, best_plans
 from ._steps import FREE, IDS, Move, Step, Take
-from ._task_ids import Choice, choose, take_rows
+from ._task_ids import Choice, choose, read_tasks, take_rows
 from ._ways import GROUP, WAYS, Way, bucket, leading_axes, with_input
 from .devices._known_devices import PROFILES, Device, calibrate, cpu_model, profile, profile_for
 from .devices._measuring import measure
@@ -54,6 +54,7 @@ __all__ = [
     "profile",
     "profile_for",
     "program",
+    "read_tasks",
     "room",
     "take_rows",
     "varies",

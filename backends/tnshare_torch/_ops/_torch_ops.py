@@ -131,6 +131,11 @@ def out_of_range_refused(ids: torch.Tensor, size: int) -> torch.Tensor:
     return torch.where(ids < 0, size, ids) if is_compiling() else ids
 
 
+def autocasts(kind: str) -> bool:
+    """Whether autocast is on; some kinds of devices, as "meta", do not know it."""
+    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+
+
 def _index(ids: Any, size: int, device: torch.device) -> Any:
     """Ids as torch takes them: it reads bytes as a mask and does not know the other short integers."""
     if isinstance(ids, torch.Tensor):

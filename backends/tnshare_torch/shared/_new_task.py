@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,11 +12,8 @@ import tnshare as tn
 from tnshare.decomposition import code_of
 from tnshare_torch._ops import array_of
 
-from .running._weights import TaskTensors, key_of, means, split
-from .template._template import check_like, named_tensors
-
-if TYPE_CHECKING:
-    from ._shared_network import Shared
+from .running._weights import CallTasks, TaskTensors
+from .template._template import check_like, named_tensors, orders_of
 
 
 class Fit(NamedTuple):
@@ -30,64 +27,62 @@ class Fit(NamedTuple):
     errors: dict[str, float]
 
 
-def fitted(shared: Shared, model: nn.Module) -> Fit:
+def fitted(tasks: CallTasks, model: nn.Module) -> Fit:
     """Least squares of a network's weights onto the shared factors."""
-    check_like(shared._template, model, "the new one", dtypes=False)
-    given, expected = named_tensors(model), named_tensors(shared._template)
+    weights = tasks.weights
+    check_like(weights.template, model, "the new one", dtypes=False)
+    given, orders = named_tensors(model), orders_of(weights.template)
     parts, errors = [], {}
-    for name, (network, factors) in shared.decompositions().items():
-        if given[name].shape != expected[name].shape:
-            raise tn.TnshareError(
-                f"{name} must have shape {tuple(expected[name].shape)}: found {tuple(given[name].shape)}"
-            )
-        weight = array_of(given[name]).transpose(shared.orders[name])
-        codes, errors[name] = code_of(network, factors, weight)
-        like = next(iter(shared.shared(key_of(name)).values()))
+    for name, (network, factors) in tasks.decompositions().items():
+        expected = tuple(weights.placeholders[name].shape)
+        if given[name].shape != expected:
+            raise tn.TnshareError(f"{name} must have shape {expected}: found {tuple(given[name].shape)}")
+        codes, errors[name] = code_of(network, factors, array_of(given[name]).transpose(orders[name]))
+        like = tasks.like(name)
         parts += [torch.as_tensor(code.reshape(-1)).to(like.device, like.dtype) for code in codes.values()]
-    for name, key in shared.plain.items():
-        if key in shared.common:
-            own, theirs = array_of(shared.shared(key)["weight"]), array_of(given[name])
-            size = float(np.linalg.norm(theirs)) or 1.0
-            errors[name] = float(np.linalg.norm(own - theirs)) / size
+    for name, tensor in tasks.hard().items():
+        own, theirs = array_of(tensor), array_of(given[name])
+        size = float(np.linalg.norm(theirs)) or 1.0
+        errors[name] = float(np.linalg.norm(own - theirs)) / size
     return Fit(torch.cat(parts) if parts else torch.zeros(0), errors)
 
 
-def mean_task(shared: Shared) -> TaskTensors:
+def mean_task(tasks: CallTasks) -> TaskTensors:
     """A task whose codes, weights and buffers are the means of all others'."""
-    codes = torch.stack([shared.code(task) for task in range(len(shared.tasks))])
-    return described_task(shared, codes.mean(0))
+    codes = torch.stack([tasks.code(task) for task in range(len(tasks))])
+    return described_task(tasks, codes.mean(0))
 
 
-def described_task(shared: Shared, code: torch.Tensor) -> TaskTensors:
+def described_task(tasks: CallTasks, code: torch.Tensor) -> TaskTensors:
     """A task with a code; what is not shared is the mean of the others'."""
-    own, found = shared.task_tensors(0), means(shared)
+    first, found = CallTasks.own(tasks, 0), tasks.mean()
     return _made(
-        shared,
+        tasks,
         code,
         {
-            key: nn.Parameter(value, own.get(key).requires_grad) if key in own._parameters else value
-            for key, value in found.items()
+            name: nn.Parameter(value, first[name].requires_grad)
+            if isinstance(first[name], nn.Parameter)
+            else value
+            for name, value in found.items()
         },
     )
 
 
-def fitted_task(shared: Shared, model: nn.Module, fit: Fit) -> TaskTensors:
+def fitted_task(tasks: CallTasks, model: nn.Module, fit: Fit) -> TaskTensors:
     """A task with the code that fits a network's weights; the rest is copied from it."""
-    rest: dict[str, torch.Tensor] = {}
-    for name, tensor in named_tensors(model).items():
-        key = key_of(name)
-        if name in shared.plain and key not in shared.common:
-            like = shared.task_tensors(0).get(key)  # the network may be of another precision by now
-            moved = tensor.detach().to(like.device, like.dtype)
-            parameter = isinstance(tensor, nn.Parameter)
-            rest[key] = nn.Parameter(moved, tensor.requires_grad) if parameter else moved
-    return _made(shared, fit.code, rest)
+    given, rest = named_tensors(model), {}
+    for name, like in tasks.own(0).items():  # the network may be of another precision by now
+        moved = given[name].detach().to(like.device, like.dtype)
+        parameter = isinstance(given[name], nn.Parameter)
+        rest[name] = nn.Parameter(moved, given[name].requires_grad) if parameter else moved
+    return _made(tasks, fit.code, rest)
 
 
-def _made(shared: Shared, code: torch.Tensor, rest: dict[str, torch.Tensor]) -> TaskTensors:
+def _made(tasks: CallTasks, code: torch.Tensor, rest: dict[str, torch.Tensor]) -> TaskTensors:
     """What a task has of its own: its codes, taken from all of them in a row, and the rest."""
-    own: dict[str, torch.Tensor] = {}
-    for name, node, part in split(shared, code.detach()):
-        like = next(iter(shared.shared(key_of(name)).values()))
-        own[f"{key_of(name)}:{node}"] = nn.Parameter(part.clone(), like.requires_grad)
-    return TaskTensors({}, {**own, **rest})
+    weights = tasks.weights
+    kept: dict[str, torch.Tensor] = {}
+    for part, values in weights.layout.split(code.detach()):
+        programs, like = weights.programs[part.weight], tasks.like(part.weight)
+        kept[f"{programs.key}:{part.factor}"] = nn.Parameter(values.clone(), like.requires_grad)
+    return TaskTensors({}, {**kept, **{weights.own[name]: tensor for name, tensor in rest.items()}})

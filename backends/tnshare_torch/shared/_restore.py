@@ -11,7 +11,7 @@ from torch import nn
 
 import tnshare as tn
 from tnshare.files import translated, with_constants
-from tnshare.models import SharedModel
+from tnshare.models import Roster, SharedModel
 
 from ._shared_network import Shared
 from .template._template import named_tensors, orders_of, template_of
@@ -51,7 +51,7 @@ def restore(network: nn.Module, state: tn.State, **keywords: Any) -> Shared:
     single = tuple(name for name in own if isinstance(tensors[name], nn.Parameter))
     model = SharedModel(soft, hard, single, {name: orders[name] for name in soft}, (), ())
     given = [{**tensors, **{n: _like(a, tensors[n]) for n, a in task.items()}} for task in tasks]
-    return Shared(template_of(network), model, given, state.names, **keywords)
+    return Shared(template_of(network), model, given, Roster(len(tasks), state.names), **keywords)
 
 
 def _check_names(own: set[str], saved: set[str]) -> None:

@@ -61,7 +61,7 @@ class PathChooser:
             return call.at_once() if self._pays(call) and self._passed(call) else call.one_by_one()
         if self.strategy == "loop" or not ops.concrete(call.x) or _transformed():
             return call.one_by_one()
-        key = (call.way, call.shared.training)
+        key = (call.way, call.training)
         if key not in self.known:
             trial = Trial(still=False)
             y = call.one_by_one(trial)
@@ -75,7 +75,7 @@ class PathChooser:
 
     def probe(self, call: Call) -> None:
         """Find out on a few rows whether both paths give the same, and remember it."""
-        key = (call.way, call.shared.training)
+        key = (call.way, call.training)
         with torch.inference_mode(False):  # gradients are compared too, whoever asks
             few, trial = _normal(call.sample()), Trial(still=True)
         if isinstance(few, Mixed) and len(few.ids) < 3:
@@ -104,12 +104,12 @@ class PathChooser:
 
     def _pays(self, call: Call) -> bool:
         if self.strategy == "auto":
-            known = self.known.get((call.way, call.shared.training))
-            return known is not None and at_once_pays(len(call.tasks), known.numbers * call.rows)
+            known = self.known.get((call.way, call.training))
+            return known is not None and at_once_pays(len(call.numbers), known.numbers * call.rows)
         return self.strategy == "vmap"
 
     def _passed(self, call: Call) -> bool:
-        known = self.known.get((call.way, call.shared.training))
+        known = self.known.get((call.way, call.training))
         return known is not None and known.reason == ""
 
 

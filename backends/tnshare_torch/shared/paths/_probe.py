@@ -89,8 +89,9 @@ def measured(
 
 
 def _of(call: Call, run: Callable[[Trial], Any], trial: Trial | None = None) -> Measured:
-    shared = call.shared
-    return measured(lambda: run(trial or Trial(still=True)), shared.parameters(), shared.tasks.buffers())
+    common, kept = call.tasks.common, call.tasks.kept
+    parameters = [*common.parameters(), *kept.parameters()]
+    return measured(lambda: run(trial or Trial(still=True)), parameters, kept.buffers())
 
 
 def _weighted(leaf: torch.Tensor) -> torch.Tensor:
@@ -104,7 +105,7 @@ def _random_state(like: torch.Tensor) -> list[torch.Tensor]:
 
 
 def _buffers(call: Call) -> list[tuple[str, torch.Tensor]]:
-    return list(call.shared.tasks.named_buffers())
+    return list(call.tasks.kept.named_buffers())
 
 
 def _restore(call: Call, held: dict[str, torch.Tensor]) -> None:

@@ -10,28 +10,20 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 import tnshare as tn
+from tnshare.planning import read_tasks
+from tnshare_torch._ops import ops
 
 
 def read_ids(task: Any, tasks: int) -> int | np.ndarray[Any, Any]:
     """The number of a task, or one for each row."""
-    ids = _read(task) if isinstance(task, torch.Tensor) else np.asarray(task)
-    if not np.issubdtype(ids.dtype, np.integer):
-        raise tn.TnshareError(f"task ids must be whole numbers: found dtype {ids.dtype}")
-    if ids.ndim > 1:
-        raise tn.TnshareError(f"a task must be a whole number, or ids (rows,): found shape {ids.shape}")
-    wrong = np.flatnonzero((ids < 0) | (ids >= tasks))
-    if len(wrong):
-        where = f" in row {wrong[0]}" if ids.ndim else ""
-        raise tn.TnshareError(
-            f"task {ids.reshape(-1)[wrong[0]]}{where} is out of range: expected 0 <= task <= {tasks - 1}"
-        )
-    return ids if ids.ndim else int(ids)
+    known = _read(task) if isinstance(task, torch.Tensor) else task
+    found: int | np.ndarray[Any, Any] = read_tasks(known, ("task",), (tasks,), ops).ids[0]
+    return found
 
 
-def _read(ids: torch.Tensor) -> np.ndarray[Any, Any]:
+def _read(ids: torch.Tensor) -> Any:
     if ids.is_floating_point() or ids.is_complex():
-        kind = str(ids.dtype).removeprefix("torch.")
-        raise tn.TnshareError(f"task ids must be whole numbers: found dtype {kind}")
+        return ids  # refused by its dtype, which NumPy may not have
     if ids.layout != torch.strided:
         raise tn.TnshareError(f"task ids must be dense: found {ids.layout}; convert with to_dense()")
     if ids.is_meta:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,13 +13,10 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from tnshare.planning import group
 from tnshare_torch.shared.running._replacing import Trial
+from tnshare_torch.shared.running._weights import CallTasks
 
 from ._both_paths import at_once, one_by_one
 from ._rows import Groups, check_rows, index_on_device_of, stack_outputs
-
-if TYPE_CHECKING:
-    from tnshare_torch.shared._shared_network import Shared
-    from tnshare_torch.shared.running._weights import CallTasks
 
 _FEW = 3  # rows of a task that a probe runs
 
@@ -27,16 +25,20 @@ _FEW = 3  # rows of a task that a probe runs
 class Call:
     """An input for several tasks of a shared network, or of others that are given by their codes."""
 
-    shared: Shared
-    cast: CallTasks
-    x: torch.Tensor
+    tasks: CallTasks
+    x: Any
     kwargs: Mapping[str, Any]
     way = ""
 
     @property
-    def tasks(self) -> Sequence[int]:
+    def numbers(self) -> Sequence[int]:
         """The tasks that run."""
-        return range(len(self.cast))
+        return range(len(self.tasks))
+
+    @property
+    def training(self) -> bool:
+        """Whether the network is in training, where it may compute something else."""
+        return self.tasks.weights.template.training
 
     @property
     def rows(self) -> int:
@@ -46,7 +48,7 @@ class Call:
     @property
     def row_dim(self) -> int:
         """The axis of rows."""
-        return self.shared.batch_dim
+        return self.tasks.weights.batch_dim
 
     def one_by_one(self, trial: Trial | None = None) -> Any:
         """One task after the other."""
@@ -68,11 +70,11 @@ class FanOut(Call):
     way = "fan_out"
 
     def one_by_one(self, trial: Trial | None = None) -> Any:
-        several = [self.x] * len(self.tasks), [self.kwargs] * len(self.tasks)
-        return stack_outputs(one_by_one(self.shared, self.cast, self.tasks, *several, trial), required=False)
+        several = [self.x] * len(self.numbers), [self.kwargs] * len(self.numbers)
+        return stack_outputs(one_by_one(self.tasks, self.numbers, *several, trial), required=False)
 
     def at_once(self, trial: Trial | None = None) -> Any:
-        return at_once(self.shared, self.cast, self.tasks, (self.x, None), (self.kwargs, {}), trial)
+        return at_once(self.tasks, self.numbers, (self.x, None), (self.kwargs, {}), trial)
 
 
 class Each(Call):
@@ -82,14 +84,14 @@ class Each(Call):
 
     @property
     def row_dim(self) -> int:
-        return self.shared.batch_dim + 1
+        return self.tasks.weights.batch_dim + 1
 
     def one_by_one(self, trial: Trial | None = None) -> Any:
-        several = list(self.x.unbind(0)), [self.kwargs] * len(self.tasks)
-        return stack_outputs(one_by_one(self.shared, self.cast, self.tasks, *several, trial), required=True)
+        several = list(self.x.unbind(0)), [self.kwargs] * len(self.numbers)
+        return stack_outputs(one_by_one(self.tasks, self.numbers, *several, trial), required=True)
 
     def at_once(self, trial: Trial | None = None) -> Any:
-        return at_once(self.shared, self.cast, self.tasks, (self.x, 0), (self.kwargs, {}), trial)
+        return at_once(self.tasks, self.numbers, (self.x, 0), (self.kwargs, {}), trial)
 
 
 @dataclass(frozen=True)
@@ -99,36 +101,37 @@ class Mixed(Call):
     ids: np.ndarray[Any, Any]
     way = "mixed"
 
-    @property
-    def tasks(self) -> Sequence[int]:
+    @cached_property
+    def numbers(self) -> Sequence[int]:
         return sorted(set(self.ids.tolist()))
 
     @property
     def rows(self) -> int:
-        return -(-len(self.ids) // max(len(self.tasks), 1))
+        return -(-len(self.ids) // max(len(self.numbers), 1))
 
     def one_by_one(self, trial: Trial | None = None) -> Any:
         groups = Groups(self.ids, self.row_dim)
-        inputs = groups.parts(self.x), groups.named(self.kwargs, self.shared.batch_dims)
-        return groups.joined(one_by_one(self.shared, self.cast, groups.present, *inputs, trial))
+        inputs = groups.parts(self.x), groups.named(self.kwargs, self.tasks.weights.batch_dims)
+        return groups.joined(one_by_one(self.tasks, groups.present, *inputs, trial))
 
     def at_once(self, trial: Trial | None = None) -> Any:
         """Groups padded to the longest; for networks that treat every row alone."""
-        Groups(self.ids, self.row_dim).parts(self.x)  # refuses what does not fit
-        groups = group([self.ids], (len(self.cast),), False)
+        check = Groups(self.ids, self.row_dim)
+        check.parts(self.x)
+        check.named(self.kwargs, self.tasks.weights.batch_dims)
+        groups = group([self.ids], (len(self.tasks),), False)
         if groups is None:  # mostly padding
             return self.one_by_one(trial)
-        count, dims = len(groups.present[0]), self.shared.batch_dims
+        count, dims = len(groups.present[0]), self.tasks.weights.batch_dims
 
         def padded(value: torch.Tensor, dim: int) -> torch.Tensor:
             shape = (*value.shape[:dim], count, groups.longest, *value.shape[dim + 1 :])
             return value.index_select(dim, index_on_device_of(value, groups.rows)).reshape(shape)
 
-        Groups(self.ids, self.row_dim).named(self.kwargs, dims)
         split = {name: d for name in self.kwargs if (d := dims.get(name)) is not None}
         named = {n: padded(v, split[n]) if n in split else v for n, v in self.kwargs.items()}
-        tasks, x = groups.present[0].tolist(), (padded(self.x, self.row_dim), self.row_dim)
-        y = at_once(self.shared, self.cast, tasks, x, (named, split), trial)
+        numbers, x = groups.present[0].tolist(), (padded(self.x, self.row_dim), self.row_dim)
+        y = at_once(self.tasks, numbers, x, (named, split), trial)
         flat, spec = tree_flatten(y)
         return tree_unflatten([self._rows(leaf, groups.back, groups.longest) for leaf in flat], spec)
 
@@ -142,19 +145,19 @@ class Mixed(Call):
 
     def sample(self) -> Mixed:
         """Three rows, two of one task and one of another, so that groups are padded."""
-        tasks = [*self.tasks, *(task for task in range(len(self.cast)) if task not in self.tasks)]
+        tasks = [*self.numbers, *(task for task in range(len(self.tasks)) if task not in self.numbers)]
         few = min(len(self.ids), _FEW)
         chosen, ids = np.arange(few), np.array([tasks[0], tasks[0], tasks[min(1, len(tasks) - 1)]])[:few]
-        dims = self.shared.batch_dims
+        dims = self.tasks.weights.batch_dims
         named = {n: _chosen(v, dims.get(n), chosen) for n, v in self.kwargs.items()}
         return replace(self, x=_chosen(self.x, self.row_dim, chosen), kwargs=named, ids=ids)
 
     def row_by_row(self, trial: Trial | None = None) -> Any:
         """Every row as a group of its own: what grouped rows must equal, if they are independent."""
-        dims, rows = self.shared.batch_dims, [np.array([n]) for n in range(len(self.ids))]
+        dims, rows = self.tasks.weights.batch_dims, [np.array([n]) for n in range(len(self.ids))]
         inputs = [_chosen(self.x, self.row_dim, row) for row in rows]
         kwargs = [{n: _chosen(v, dims.get(n), row) for n, v in self.kwargs.items()} for row in rows]
-        outputs = one_by_one(self.shared, self.cast, self.ids.tolist(), inputs, kwargs, trial)
+        outputs = one_by_one(self.tasks, self.ids.tolist(), inputs, kwargs, trial)
         leaves = [tree_flatten(output) for output in outputs]
         columns = zip(*(flat for flat, _ in leaves), strict=True)
         put = [None if column[0] is None else torch.cat(column, self.row_dim) for column in columns]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -13,17 +14,14 @@ from torch.nn import functional
 
 import tnshare as tn
 from tnshare.execution import composing, halves
-from tnshare.planning import KEPT, profile_for, program
-from tnshare_torch._ops import ops
-from tnshare_torch.layers import autocasts
+from tnshare.network import has_task
+from tnshare.planning import KEPT, Device, profile_for, program
+from tnshare_torch._ops import autocasts, ops
 
 from ._recomputing import current_checkpoint, unrecorded
 
 ROWS = -1  # stands for a number of tasks: each row is one
-
-
 _MANY = 128  # about how many rows those are
-
 
 Program = Callable[..., torch.Tensor]
 
@@ -38,17 +36,24 @@ class StagedLinear:
 
 
 class WeightPrograms:
-    """How one weight is composed and applied. ``order`` brings the axes of the stack to the network's own."""
+    """How one weight is composed and applied. ``order`` brings the axes of the stack to the network's own.
 
-    def __init__(self, network: tn.Network, order: tuple[int, ...]) -> None:
-        self.network, self.order = network, order
+    ``factors`` are the names of its nodes; ``coded`` is the one that holds the codes of tasks, at ``place``
+    among them. Modules keep all of them under the ``key`` of the weight.
+    """
+
+    def __init__(self, network: tn.Network, order: tuple[int, ...], key: str) -> None:
+        self.network, self.order, self.key = network, order, key
         self.is_matrix = order == (1, 0)
         self.in_features, self.size = network.shape[0], math.prod(network.shape[:-1])
+        self.factors = tuple(node.name for node in network.nodes)
+        (self.place,) = (n for n, node in enumerate(network.nodes) if has_task(network, node))
+        self.coded = self.factors[self.place]
         self.planned: dict[int, tuple[Program, StagedLinear | None]] = {}
 
     def compose(self, tasks: int) -> Program:
         """Weights (task, ...) of so many tasks, from the factors."""
-        return self.planned[tasks][0] if torch.compiler.is_compiling() else self._compose(tasks)
+        return self.planned[tasks][0] if torch.compiler.is_compiling() else _composing(self, tasks)
 
     def apply(self, tasks: int, rows: int, training: bool, like: torch.Tensor) -> StagedLinear:
         """How so many rows of each task go through a matrix."""
@@ -56,26 +61,31 @@ class WeightPrograms:
             found = self.planned[tasks][1]
             assert found is not None
             return found
-        return self._apply(tasks, rows, training, like)
+        return _staged(self, tasks, rows, training, ops.device(like))
 
     def prepare(self, tasks: int, rows: int, like: torch.Tensor) -> None:
         """Make what a traced call of so many tasks will look for, each on about so many rows."""
         if tasks not in self.planned:
-            applied = self._apply(tasks, rows, True, like) if self.is_matrix else None
-            self.planned[tasks] = self._compose(max(tasks, 1)), applied
-
-    def _compose(self, tasks: int) -> Program:
-        return program(composing(self.network, tasks, self.order), ops)
-
-    def _apply(self, tasks: int, rows: int, training: bool, like: torch.Tensor) -> StagedLinear:
-        if tasks == ROWS:
-            tasks, rows = _MANY, 1
-        made = halves(self.network, tasks, rows, training, profile_for(ops.device(like)))
-        pieces = [(p.factors, p.own, None if p.plan is None else program(p.plan, ops)) for p in made.pieces]
-        return StagedLinear(tuple(pieces), program(made.rest, ops))
+            staged = _staged(self, tasks, rows, True, ops.device(like)) if self.is_matrix else None
+            self.planned[tasks] = _composing(self, max(tasks, 1)), staged
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "planned": {}}  # has functions, which no pickle holds
+
+
+# By the weight itself, of which there is one: to hash its network in every call would take longer.
+@lru_cache(maxsize=4096)
+def _composing(weight: WeightPrograms, tasks: int) -> Program:
+    return program(composing(weight.network, tasks, weight.order), ops)
+
+
+@lru_cache(maxsize=4096)
+def _staged(weight: WeightPrograms, tasks: int, rows: int, training: bool, device: Device) -> StagedLinear:
+    if tasks == ROWS:
+        tasks, rows = _MANY, 1
+    made = halves(weight.network, tasks, rows, training, profile_for(device))
+    pieces = [(p.factors, p.own, None if p.plan is None else program(p.plan, ops)) for p in made.pieces]
+    return StagedLinear(tuple(pieces), program(made.rest, ops))
 
 
 class SoftWeight:
@@ -87,10 +97,10 @@ class SoftWeight:
     """
 
     def __init__(
-        self, programs: WeightPrograms, factors: Sequence[torch.Tensor], code: int, planned_tasks: int = 0
+        self, programs: WeightPrograms, factors: Sequence[torch.Tensor], planned_tasks: int = 0
     ) -> None:
-        self.programs, self.factors, self.code = programs, list(factors), code
-        self.tasks = self.factors[code].shape[0]
+        self.programs, self.factors, self.place = programs, list(factors), programs.place
+        self.tasks = self.factors[self.place].shape[0]
         self.planned_tasks, self.outer = planned_tasks or self.tasks, current_checkpoint()
         self._composed: dict[tuple[int, bool], torch.Tensor] = {}
         self._applied: dict[bool, tuple[StagedLinear, list[Sequence[torch.Tensor]]]] = {}
@@ -106,8 +116,8 @@ class SoftWeight:
     def alone(self, task: int) -> SoftWeight:
         """The weight of one of the tasks, with nothing computed yet."""
         factors = list(self.factors)
-        factors[self.code] = factors[self.code][task : task + 1]
-        return SoftWeight(self.programs, factors, self.code, self.planned_tasks)
+        factors[self.place] = factors[self.place][task : task + 1]
+        return SoftWeight(self.programs, factors, self.planned_tasks)
 
     def linear(self, task: int, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         """``functional.linear`` with the weight of a task."""
@@ -137,7 +147,7 @@ class SoftWeight:
         several = min(most, self.tasks - start)
         factors = list(self.factors)
         if several < self.tasks:
-            factors[self.code] = factors[self.code][start : start + several]
+            factors[self.place] = factors[self.place][start : start + several]
             self._composed.clear()
         with _precise(factors[0]), unrecorded(self.outer):
             every = self.programs.compose(several)(*factors)

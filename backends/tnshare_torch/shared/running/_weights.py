@@ -1,24 +1,73 @@
-"""The weights of a shared network: where they are kept, and those of the tasks of a call."""
+"""The weights of a shared network: which there are, where they are kept, and those of the tasks of a call."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
 import tnshare as tn
-from tnshare.decomposition import code_parts
+from tnshare.decomposition import CodeLayout
 from tnshare.models import SharedModel
-from tnshare.network import has_task
+from tnshare.network import for_tasks, has_task
+from tnshare_torch._ops import array_of
+from tnshare_torch.shared.template._template import named_tensors
 
-from ._soft_weight import SoftWeight
+from ._soft_weight import SoftWeight, WeightPrograms
 
-if TYPE_CHECKING:
-    from tnshare_torch.shared._shared_network import Shared
+
+@dataclass(frozen=True)
+class Weights:
+    """Which weights a shared network has, and how a call reads them: all but the tensors.
+
+    ``programs`` are those of the soft ones. ``hard`` are of all tasks, ``own`` of each, buffers too: for each
+    name the key under which modules keep it. ``layout`` is that of codes in a row. Rows are along
+    ``batch_dim``, those of keyword arguments along ``batch_dims``; attributes that match ``scratch`` may
+    change.
+    """
+
+    template: nn.Module
+    placeholders: Mapping[str, torch.Tensor]
+    programs: Mapping[str, WeightPrograms]
+    hard: Mapping[str, str]
+    own: Mapping[str, str]
+    buffers: frozenset[str]
+    layout: CodeLayout
+    batch_dim: int
+    batch_dims: Mapping[str, int | None]
+    scratch: tuple[str, ...]
+
+    @staticmethod
+    def of(
+        template: nn.Module,
+        model: SharedModel,
+        batch_dim: int,
+        batch_dims: Mapping[str, int | None],
+        scratch: Sequence[str],
+    ) -> Weights:
+        """Those of a template, as a model shares them."""
+        placeholders, networks = named_tensors(template), {name: d.network for name, d in model.soft.items()}
+        keys = {name: key_of(name) for name in placeholders}
+        return Weights(
+            template,
+            placeholders,
+            {
+                name: WeightPrograms(network, tuple(np.argsort(model.orders[name]).tolist()), keys[name])
+                for name, network in networks.items()
+            },
+            {name: key for name, key in keys.items() if name in model.hard},
+            {name: key for name, key in keys.items() if name not in model.hard and name not in networks},
+            frozenset(dict(template.named_buffers())),
+            CodeLayout(networks),
+            batch_dim,
+            dict(batch_dims),
+            tuple(scratch),
+        )
 
 
 class TaskTensors(nn.Module):
@@ -87,46 +136,78 @@ def key_of(name: str) -> str:
 
 
 class CallTasks:
-    """The tasks of a shared network."""
+    """The tasks of a shared network: modules keep what all have in ``common``, and each in ``kept``."""
 
-    def __init__(self, shared: Shared) -> None:
-        self.shared = shared
+    def __init__(self, weights: Weights, common: nn.ModuleDict, kept: nn.ModuleList) -> None:
+        self.weights, self.common, self.kept = weights, common, kept
 
     def __len__(self) -> int:
-        return len(self.shared.tasks)
+        return len(self.kept)
 
     def softs(self, tasks: Sequence[int]) -> dict[str, SoftWeight]:
         """The softly shared weights of some tasks, by name."""
-        return {name: SoftWeight(p, *self.factors(name, tasks)) for name, p in self.shared.programs.items()}
+        return {name: SoftWeight(p, self.factors(name, tasks)) for name, p in self.weights.programs.items()}
 
-    def factors(self, name: str, tasks: Sequence[int]) -> tuple[list[torch.Tensor], int]:
-        """Factors of a weight in the order of its nodes, with the codes of some tasks; their place."""
-        network, common = self.shared.networks[name], self.shared.shared(key_of(name))
-        found, place = [], 0
-        for n, node in enumerate(network.nodes):
-            if has_task(network, node):
-                place = n
-                found.append(self.codes(name, node.name, tasks))
-            else:
-                found.append(common[node.name])
-        return found, place
+    def factors(self, name: str, tasks: Sequence[int]) -> list[torch.Tensor]:
+        """Factors of a weight in the order of its nodes, with the codes of some tasks as rows."""
+        programs = self.weights.programs[name]
+        common = self.shared(programs.key)
+        return [self.codes(name, tasks) if n == programs.coded else common[n] for n in programs.factors]
 
-    def codes(self, name: str, node: str, tasks: Sequence[int]) -> torch.Tensor:
+    def codes(self, name: str, tasks: Sequence[int]) -> torch.Tensor:
         """The codes of some tasks for a weight, as rows."""
-        rows = [self.shared.task_tensors(task).get(f"{key_of(name)}:{node}") for task in tasks]
+        programs = self.weights.programs[name]
+        rows = [self.task_tensors(task).get(f"{programs.key}:{programs.coded}") for task in tasks]
         return rows[0][None] if len(rows) == 1 else torch.stack(rows)
 
-    def plain(self, task: int) -> dict[str, torch.Tensor]:
-        """All other parameters and buffers of a task, by name."""
-        shared, own = self.shared, self.own(task)
-        return {
-            name: shared.shared(key)["weight"] if key in shared.common else own(key)
-            for name, key in shared.plain.items()
-        }
+    def hard(self) -> dict[str, torch.Tensor]:
+        """The weights that are the same for all tasks, by name."""
+        return {name: self.shared(key)["weight"] for name, key in self.weights.hard.items()}
 
-    def own(self, task: int) -> Any:
-        """What gives a tensor that the task has alone, by its key."""
-        return self.shared.task_tensors(task).get
+    def own(self, task: int) -> dict[str, torch.Tensor]:
+        """The parameters and buffers that a task has alone, by name."""
+        kept = self.task_tensors(task)
+        return {name: kept.get(key) for name, key in self.weights.own.items()}
+
+    def shared(self, key: str) -> nn.ParameterDict:
+        """The factors of a weight that all tasks have in common."""
+        return self.common[key]  # type: ignore[return-value]
+
+    def task_tensors(self, task: int) -> TaskTensors:
+        """Where a task of the network keeps what it has of its own."""
+        return self.kept[task]  # type: ignore[return-value]
+
+    def like(self, name: str) -> torch.Tensor:
+        """A factor of a weight, which says of what dtype and where all are."""
+        found: torch.Tensor = next(iter(self.shared(self.weights.programs[name].key).values()))
+        return found
+
+    def code(self, task: int) -> torch.Tensor:
+        """The codes of a task in a row."""
+        parts = [self.codes(part.weight, [task]).reshape(-1) for part in self.weights.layout.parts]
+        return torch.cat(parts) if parts else torch.zeros(0)
+
+    def mean(self) -> dict[str, torch.Tensor]:
+        """What tasks have of their own, by name, on average; of counts, that of the first."""
+        found, every = {}, [CallTasks.own(self, task) for task in range(len(self.kept))]
+        for name in self.weights.own:
+            values = [own[name] for own in every]
+            if len({value.shape for value in values}) > 1:
+                raise tn.TnshareError(
+                    f"{name} has another shape in every task, so there is no mean: give add_task a network"
+                )
+            averaged = values[0].is_floating_point() or values[0].is_complex()
+            found[name] = torch.stack(values).mean(0) if averaged else values[0].clone()
+        return found
+
+    def decompositions(self) -> dict[str, tuple[tn.Network, dict[str, Any]]]:
+        """Network and factors of every soft weight, codes of all tasks stacked, in NumPy."""
+        found = {}
+        for name, programs in self.weights.programs.items():
+            arrays = map(array_of, self.factors(name, range(len(self))))
+            factors = dict(zip(programs.factors, arrays, strict=True))
+            found[name] = for_tasks(programs.network, len(self)), factors
+        return found
 
 
 class TasksByCode(CallTasks):
@@ -135,58 +216,29 @@ class TasksByCode(CallTasks):
     What is not shared they have as the mean of the network's own tasks.
     """
 
-    def __init__(self, shared: Shared, code: torch.Tensor) -> None:
-        super().__init__(shared)
-        expected, size = "(code_size,) or (tasks, code_size)", code_size(shared)
-        if not isinstance(code, torch.Tensor) or code.ndim not in (1, 2) or code.shape[-1] != size:
-            found = tuple(code.shape) if isinstance(code, torch.Tensor) else type(code).__name__
-            raise tn.TnshareError(f"code must be a tensor {expected}, code_size={size}: found {found}")
-        self.code = code if code.ndim == 2 else code[None]
+    def __init__(
+        self, weights: Weights, common: nn.ModuleDict, kept: nn.ModuleList, code: torch.Tensor
+    ) -> None:
+        super().__init__(weights, common, kept)
+        weights.layout.check(code, torch.Tensor, "a tensor")
+        self.given = code if code.ndim == 2 else code[None]
 
     def __len__(self) -> int:
-        return self.code.shape[0]
+        return self.given.shape[0]
 
-    def codes(self, name: str, node: str, tasks: Sequence[int]) -> torch.Tensor:
-        part = self.parts[name]
-        chosen = list(tasks)
+    def codes(self, name: str, tasks: Sequence[int]) -> torch.Tensor:
+        part, chosen = self.parts[name], list(tasks)
         return part if chosen == list(range(len(self))) else part[chosen]
+
+    def own(self, task: int) -> dict[str, torch.Tensor]:
+        return self.means
 
     @cached_property
     def parts(self) -> dict[str, torch.Tensor]:
         """The codes of all tasks for each weight."""
-        return {name: part for name, _, part in split(self.shared, self.code)}
-
-    def own(self, task: int) -> Any:
-        return self.mean.__getitem__
+        return {part.weight: values for part, values in self.weights.layout.split(self.given)}
 
     @cached_property
-    def mean(self) -> dict[str, torch.Tensor]:
-        """The means of what the network's tasks have of their own, by key."""
-        return means(self.shared)
-
-
-def split(shared: Shared, code: torch.Tensor) -> Iterator[tuple[str, str, torch.Tensor]]:
-    """The parts of codes (..., code_size): for each weight its name, that of the factor, and (..., k)."""
-    for part in code_parts(shared.networks):
-        values = code[..., part.start : part.stop].reshape(*code.shape[:-1], *part.shape)
-        yield part.weight, part.factor, values
-
-
-def code_size(shared: Shared) -> int:
-    """How many numbers the codes of a task have, of all weights together."""
-    parts = code_parts(shared.networks)
-    return parts[-1].stop if parts else 0
-
-
-def means(shared: Shared) -> dict[str, torch.Tensor]:
-    """What the tasks have of their own, by key, on average; of counts, that of the first."""
-    found = {}
-    for key in (key for key in shared.plain.values() if key not in shared.common):
-        values = [shared.task_tensors(task).get(key) for task in range(len(shared.tasks))]
-        if len({value.shape for value in values}) > 1:
-            raise tn.TnshareError(
-                f"{key} has another shape in every task, so there is no mean: give add_task a network"
-            )
-        averaged = values[0].is_floating_point() or values[0].is_complex()
-        found[key] = torch.stack(values).mean(0) if averaged else values[0].clone()
-    return found
+    def means(self) -> dict[str, torch.Tensor]:
+        """What all of them have alike."""
+        return self.mean()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,13 +117,7 @@ class ReplacingMode(TorchFunctionMode):
         """The same for a part of the network that has a backward pass of its own."""
         return ReplacingMode(self.table.afresh())
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         table, named = self.table, kwargs or {}
         if not torch.compiler.is_compiling():
             enter_on_recompute(self.another, table.outer)
@@ -153,13 +147,7 @@ class TrialMode(ReplacingMode):
         super().__init__(table)
         self.trial = trial
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         named = dict(kwargs or {})
         if self.trial.still and func in _DROPS:
             return args[0] if args else named["input"]

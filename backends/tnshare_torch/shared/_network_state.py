@@ -12,11 +12,11 @@ from torch import nn
 
 import tnshare as tn
 from tnshare.models import HARD, SINGLE, Roster
-from tnshare.network import described, differences, has_task, inferred, spec_of, spelled
+from tnshare.network import described, differences, inferred, spec_of, spelled
 from tnshare_torch._ops import array_of
 from tnshare_torch.layers._layer_state import SpecInState, _shape
 
-from .running._weights import CallTasks, Weights, key_of
+from .running._weights import CallTasks, Weights
 from .template._template import orders_of
 
 
@@ -101,12 +101,13 @@ class SharedState(SpecInState):
     def _inferred(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
         """The specification that shapes tell."""
         found = {}
-        for name, network in self.networks.items():
-            key, shapes = key_of(name), {}
+        for name, programs in self._weights.programs.items():
+            network, shapes = programs.network, {}
             for node in network.nodes:
-                coded = has_task(network, node)
-                tensor = tensors.get(f"tasks.0.{key}:{node.name}" if coded else f"common.{key}.{node.name}")
-                shapes[node.name] = (*node.shape[: int(coded)], *_shape(tensor))
+                if node.name == programs.coded:
+                    shapes[node.name] = (node.shape[0], *_shape(tensors.get(f"tasks.0.{programs.code_key}")))
+                else:
+                    shapes[node.name] = _shape(tensors.get(f"common.{programs.key}.{node.name}"))
             found[name] = inferred(spec_of(network), network, shapes)
             del found[name]["tasks"]
         return found

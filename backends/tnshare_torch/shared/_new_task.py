@@ -83,6 +83,6 @@ def _made(tasks: CallTasks, code: torch.Tensor, rest: dict[str, torch.Tensor]) -
     weights = tasks.weights
     kept: dict[str, torch.Tensor] = {}
     for part, values in weights.layout.split(code.detach()):
-        programs, like = weights.programs[part.weight], tasks.like(part.weight)
-        kept[f"{programs.key}:{part.factor}"] = nn.Parameter(values.clone(), like.requires_grad)
-    return TaskTensors({}, {**kept, **{weights.own[name]: tensor for name, tensor in rest.items()}})
+        trains = tasks.like(part.weight).requires_grad
+        kept[weights.programs[part.weight].code_key] = nn.Parameter(values, trains)
+    return TaskTensors({**kept, **{weights.own[name]: tensor for name, tensor in rest.items()}})

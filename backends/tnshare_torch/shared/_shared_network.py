@@ -20,7 +20,7 @@ from .paths._path_choice import PathChooser, Strategy
 from .paths._rows import Groups, check_entries, read_ids
 from .paths._task_calls import Each, FanOut, Mixed
 from .running._soft_weight import ROWS
-from .running._weights import CallTasks, TasksByCode, TaskTensors, Weights, contents, key_of
+from .running._weights import CallTasks, TasksByCode, TaskTensors, Weights, contents
 from .template._template import filled_copy
 
 _TRACED_ROWS = 128  # for which traced calls are planned, whatever their rows
@@ -50,7 +50,7 @@ class Shared(SharedState):
         super().__init__()
         self._weights = Weights.of(template, model, batch_dim, batch_dims or {}, scratch)
         self.roster, self.paths, self.summary = roster, PathChooser(strategy), model.report()
-        self.common, self.tasks = contents(model, tensors)
+        self.common, self.tasks = contents(self._weights, model, tensors)
         super().train(template.training)  # not that of the template's parts, some of which may be frozen
 
     def forward(self, x: Any, task: Any = None, *, code: torch.Tensor | None = None, **kwargs: Any) -> Any:
@@ -220,7 +220,8 @@ class Shared(SharedState):
         tasks, own = self.own_tasks(), self._weights.own
         if name in own:
             return tasks.task_tensors(task).get(own[name]).requires_grad
-        return any(p.requires_grad for p in tasks.shared(key_of(name)).values())
+        key = self._weights.hard.get(name) or self._weights.programs[name].key
+        return any(p.requires_grad for p in tasks.shared(key).values())
 
     def _each(self, tasks: CallTasks, xs: Any, kwargs: Mapping[str, Any]) -> Any:
         check_entries(xs, len(tasks))

@@ -55,6 +55,26 @@ def check_entries(xs: Any, tasks: int) -> None:
         )
 
 
+def check_input(x: Any, rows: int, dim: int) -> None:
+    """Refuse what has not one row for each task id."""
+    if not isinstance(x, torch.Tensor) or x.ndim <= dim or x.shape[dim] != rows:
+        found = tuple(x.shape) if isinstance(x, torch.Tensor) else type(x).__name__
+        raise tn.TnshareError(
+            f"one task id for each row: expected x with {rows} rows along axis {dim}, found {found}"
+        )
+
+
+def check_named(kwargs: Mapping[str, Any], dims: Mapping[str, int | None], rows: int, dim: int) -> None:
+    """Refuse keyword arguments of which it is not known whether they have rows."""
+    for name, value in kwargs.items():
+        doubtful = name not in dims and isinstance(value, torch.Tensor) and value.ndim > dim
+        if doubtful and value.shape[dim] == rows > 1:
+            raise tn.TnshareError(
+                f"does {name!r}, of shape {tuple(value.shape)}, have a row for each of the {rows} rows "
+                f"of x? Say so: share(..., batch_dims={{{name!r}: {dim}}}), or {{{name!r}: None}} if not"
+            )
+
+
 class Groups:
     """Rows grouped by task: the tasks that are ``present``, with ``counts`` of rows; ``order`` sorts them."""
 
@@ -69,22 +89,15 @@ class Groups:
 
     def parts(self, x: Any) -> list[torch.Tensor]:
         """The rows of each task that is present."""
-        if not isinstance(x, torch.Tensor) or x.ndim <= self.dim or x.shape[self.dim] != self.rows:
-            found = tuple(x.shape) if isinstance(x, torch.Tensor) else type(x).__name__
-            raise tn.TnshareError(
-                f"one task id for each row: expected x with {self.rows} rows along axis {self.dim}, found "
-                f"{found}"
-            )
+        check_input(x, self.rows, self.dim)
         return self._split(x, self.dim)
 
     def named(self, kwargs: Mapping[str, Any], dims: Mapping[str, int | None]) -> list[dict[str, Any]]:
         """Keyword arguments for each task: those of which it is known have their rows split as x has."""
+        check_named(kwargs, dims, self.rows, self.dim)
         found: list[dict[str, Any]] = [dict(kwargs) for _ in self.present]
         for name, value in kwargs.items():
-            dim = dims.get(name)
-            if name not in dims:
-                self._refuse_doubtful(name, value)
-            elif dim is not None:
+            if (dim := dims.get(name)) is not None:
                 for one, part in zip(found, self._split(value, dim), strict=True):
                     one[name] = part
         return found
@@ -106,14 +119,6 @@ class Groups:
         if len(self.present) == 1:
             return [x]
         return list(x.index_select(dim, index_on_device_of(x, self.order)).split(self.counts, dim))  # type: ignore[no-untyped-call]
-
-    def _refuse_doubtful(self, name: str, value: Any) -> None:
-        dim = self.dim
-        if isinstance(value, torch.Tensor) and value.ndim > dim and value.shape[dim] == self.rows > 1:
-            raise tn.TnshareError(
-                f"does {name!r}, of shape {tuple(value.shape)}, have a row for each of the {self.rows} rows "
-                f"of x? Say so: share(..., batch_dims={{{name!r}: {dim}}}), or {{{name!r}: None}} if not"
-            )
 
 
 def index_on_device_of(x: torch.Tensor, index: np.ndarray[Any, Any]) -> torch.Tensor:

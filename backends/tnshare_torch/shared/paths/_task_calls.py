@@ -16,7 +16,7 @@ from tnshare_torch.shared.running._replacing import Trial
 from tnshare_torch.shared.running._weights import CallTasks
 
 from ._both_paths import at_once, one_by_one
-from ._rows import Groups, check_rows, index_on_device_of, stack_outputs
+from ._rows import Groups, check_input, check_named, check_rows, index_on_device_of, stack_outputs
 
 _FEW = 3  # rows of a task that a probe runs
 
@@ -116,13 +116,13 @@ class Mixed(Call):
 
     def at_once(self, trial: Trial | None = None) -> Any:
         """Groups padded to the longest; for networks that treat every row alone."""
-        check = Groups(self.ids, self.row_dim)
-        check.parts(self.x)
-        check.named(self.kwargs, self.tasks.weights.batch_dims)
+        dims = self.tasks.weights.batch_dims
+        check_input(self.x, len(self.ids), self.row_dim)
+        check_named(self.kwargs, dims, len(self.ids), self.row_dim)
         groups = group([self.ids], (len(self.tasks),), False)
         if groups is None:  # mostly padding
             return self.one_by_one(trial)
-        count, dims = len(groups.present[0]), self.tasks.weights.batch_dims
+        count = len(groups.present[0])
 
         def padded(value: torch.Tensor, dim: int) -> torch.Tensor:
             shape = (*value.shape[:dim], count, groups.longest, *value.shape[dim + 1 :])

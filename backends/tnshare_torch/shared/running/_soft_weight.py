@@ -39,7 +39,7 @@ class WeightPrograms:
     """How one weight is composed and applied. ``order`` brings the axes of the stack to the network's own.
 
     ``factors`` are the names of its nodes; ``coded`` is the one that holds the codes of tasks, at ``place``
-    among them. Modules keep all of them under the ``key`` of the weight.
+    among them. Modules keep these under ``code_key``, the others under ``key``.
     """
 
     def __init__(self, network: tn.Network, order: tuple[int, ...], key: str) -> None:
@@ -49,6 +49,7 @@ class WeightPrograms:
         self.factors = tuple(node.name for node in network.nodes)
         (self.place,) = (n for n, node in enumerate(network.nodes) if has_task(network, node))
         self.coded = self.factors[self.place]
+        self.code_key = f"{key}:{self.coded}"
         self.planned: dict[int, tuple[Program, StagedLinear | None]] = {}
 
     def compose(self, tasks: int) -> Program:

@@ -14,7 +14,7 @@ from torch import nn
 import tnshare as tn
 from tnshare.decomposition import CodeLayout
 from tnshare.models import SharedModel
-from tnshare.network import for_tasks, has_task
+from tnshare.network import for_tasks
 from tnshare_torch._ops import array_of
 from tnshare_torch.shared.template._template import named_tensors
 
@@ -73,13 +73,8 @@ class Weights:
 class TaskTensors(nn.Module):
     """What a task has of its own: codes, weights that are not shared, buffers; under names with slashes."""
 
-    def __init__(
-        self, codes: Mapping[str, tuple[Any, torch.Tensor]], tensors: Mapping[str, torch.Tensor]
-    ) -> None:
+    def __init__(self, tensors: Mapping[str, torch.Tensor]) -> None:
         super().__init__()
-        for name, (value, like) in codes.items():
-            tensor = torch.as_tensor(np.ascontiguousarray(value)).to(like.device, like.dtype)
-            self.register_parameter(name, nn.Parameter(tensor.clone(), requires_grad=like.requires_grad))
         for name, tensor in tensors.items():
             copied = tensor.detach().clone()
             if isinstance(tensor, nn.Parameter):
@@ -92,42 +87,31 @@ class TaskTensors(nn.Module):
         found = self._parameters.get(name)
         return self._buffers[name] if found is None else found  # type: ignore[return-value]
 
-    def like(self) -> TaskTensors:
-        """Another one with tensors of the same shapes."""
-        return TaskTensors({}, {**self._parameters, **self._buffers})  # type: ignore[dict-item]
-
-
-def parameters(values: Mapping[str, Any], like: torch.Tensor) -> nn.ParameterDict:
-    """Arrays as parameters, where and how ``like`` is."""
-
-    def made(value: Any) -> nn.Parameter:
-        tensor = torch.as_tensor(np.ascontiguousarray(value)).to(like.device, like.dtype)
-        return nn.Parameter(tensor.clone(), requires_grad=like.requires_grad)
-
-    return nn.ParameterDict({name: made(value) for name, value in values.items()})
-
 
 def contents(
-    model: SharedModel, tensors: Sequence[Mapping[str, torch.Tensor]]
+    weights: Weights, model: SharedModel, tensors: Sequence[Mapping[str, torch.Tensor]]
 ) -> tuple[nn.ModuleDict, nn.ModuleList]:
     """What all tasks have in common, and what each has of its own."""
-    first, soft = tensors[0], model.soft
-    common = nn.ModuleDict()
-    for name, d in soft.items():
-        shared = {n.name: d.factors[n.name] for n in d.network.nodes if not has_task(d.network, n)}
-        common[key_of(name)] = parameters(shared, first[name])
-    for name, value in model.hard.items():
-        common[key_of(name)] = parameters({"weight": value}, first[name])
-    codes = [(name, d, n.name) for name, d in soft.items() for n in d.network.nodes if has_task(d.network, n)]
-    own = [*model.single, *(name for name in first if not isinstance(first[name], nn.Parameter))]
+    first, common = tensors[0], nn.ModuleDict()
+    codes: list[dict[str, torch.Tensor]] = [{} for _ in tensors]
+    for name, programs in weights.programs.items():
+        factors = {node: _parameter(array, first[name]) for node, array in model.soft[name].factors.items()}
+        for own, code in zip(codes, factors.pop(programs.coded), strict=True):
+            own[programs.code_key] = nn.Parameter(code, code.requires_grad)
+        common[programs.key] = nn.ParameterDict(factors)
+    for name, key in weights.hard.items():
+        common[key] = nn.ParameterDict({"weight": _parameter(model.hard[name], first[name])})
     tasks = nn.ModuleList(
-        TaskTensors(
-            {f"{key_of(name)}:{node}": (d.factors[node][t], first[name]) for name, d, node in codes},
-            {key_of(name): given[name] for name in own},
-        )
-        for t, given in enumerate(tensors)
+        TaskTensors({**own, **{key: given[name] for name, key in weights.own.items()}})
+        for own, given in zip(codes, tensors, strict=True)
     )
     return common, tasks
+
+
+def _parameter(array: Any, like: torch.Tensor) -> nn.Parameter:
+    """An array as a parameter, where and how ``like`` is."""
+    tensor = torch.as_tensor(np.ascontiguousarray(array)).to(like.device, like.dtype)
+    return nn.Parameter(tensor.clone(), requires_grad=like.requires_grad)
 
 
 def key_of(name: str) -> str:
@@ -157,7 +141,7 @@ class CallTasks:
     def codes(self, name: str, tasks: Sequence[int]) -> torch.Tensor:
         """The codes of some tasks for a weight, as rows."""
         programs = self.weights.programs[name]
-        rows = [self.task_tensors(task).get(f"{programs.key}:{programs.coded}") for task in tasks]
+        rows = [self.task_tensors(task).get(programs.code_key) for task in tasks]
         return rows[0][None] if len(rows) == 1 else torch.stack(rows)
 
     def hard(self) -> dict[str, torch.Tensor]:

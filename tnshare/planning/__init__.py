@@ -7,7 +7,7 @@ from ._job import KEPT, Candidate, Job, check_fits, room
 from ._memory_limit import fitting, within
 from ._plan import Plan
 from ._prices import Prices
-from ._row_groups import group
+from ._row_groups import RowGroups, group
 from ._search import Form, Goal, best_plans
 from ._steps import FREE, IDS, Move, Step, Take
 from ._task_ids import Choice, choose, read_tasks, take_rows
@@ -33,6 +33,7 @@ __all__ = [
     "Plan",
     "Prices",
     "Profile",
+    "RowGroups",
     "Step",
     "Take",
     "Way",

@@ -4,18 +4,16 @@ from ._compose import checked, chosen_arrays, chosen_network, compose
 from ._decompose import Decomposition, decompose
 from ._initial_values import decomposed_factors, random_factors, random_stream, rounded
 from ._sharing_strength import codes, sharing_strength, task_similarity
-from ._task_codes import CodeLayout, CodePart, Fit, code_of, code_parts, fit_codes
+from ._task_codes import CodeLayout, Fit, code_of, fit_codes
 
 __all__ = [
     "CodeLayout",
-    "CodePart",
     "Decomposition",
     "Fit",
     "checked",
     "chosen_arrays",
     "chosen_network",
     "code_of",
-    "code_parts",
     "codes",
     "compose",
     "decompose",

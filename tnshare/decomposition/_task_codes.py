@@ -122,11 +122,6 @@ class CodeLayout:
             )
 
 
-def code_parts(networks: Mapping[str, Network]) -> tuple[CodePart, ...]:
-    """Where the codes of each weight are in the code of a task."""
-    return CodeLayout(networks).parts
-
-
 def _check_shape(name: str, weight: NDArray, expected: tuple[int, ...]) -> None:
     if weight.shape != expected:
         raise TnshareError(f"{name} must have shape {expected}: found {weight.shape}")

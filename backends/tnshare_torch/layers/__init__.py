@@ -2,7 +2,6 @@
 
 from ._conv import Conv1d, Conv2d, Conv3d
 from ._embedding import Embedding
-from ._kept_tensors import autocasts
 from ._linear import Linear
 
 __all__ = [
@@ -11,5 +10,4 @@ __all__ = [
     "Conv3d",
     "Embedding",
     "Linear",
-    "autocasts",
 ]

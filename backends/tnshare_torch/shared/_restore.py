@@ -11,10 +11,10 @@ from torch import nn
 
 import tnshare as tn
 from tnshare.files import task_count, translated, unstacked, with_constants
-from tnshare.models import SharedModel
+from tnshare.models import Roster, SharedModel
 
 from ._shared_network import Shared
-from .template._template import orders_of, template_of, tensors_of
+from .template._template import named_tensors, orders_of, template_of
 
 
 def restore(network: nn.Module, state: tn.State, **keywords: Any) -> Shared:
@@ -24,8 +24,8 @@ def restore(network: nn.Module, state: tn.State, **keywords: Any) -> Shared:
     ``dense.weight``. Precision, device and what is trained are those of ``network``, whose numbers do not
     matter. Keywords are those of `Shared`, as ``batch_dim``.
     """
-    task_count(state)
-    tensors, orders = tensors_of(network), orders_of(network)
+    count = task_count(state)
+    tensors, orders = named_tensors(network), orders_of(network)
 
     def read(saved: Mapping[str, Any]) -> dict[str, Any]:
         """In torch's words, and arrays with torch's order of axes."""
@@ -43,7 +43,7 @@ def restore(network: nn.Module, state: tn.State, **keywords: Any) -> Shared:
     single = tuple(name for name in own if isinstance(tensors[name], nn.Parameter))
     model = SharedModel(soft, hard, single, {name: orders[name] for name in soft}, (), ())
     given = [{**tensors, **{n: _like(a, tensors[n]) for n, a in task.items()}} for task in tasks]
-    return Shared(template_of(network), model, given, state.names, **keywords)
+    return Shared(template_of(network), model, given, Roster(count, state.names), **keywords)
 
 
 def _check_names(own: set[str], saved: set[str]) -> None:

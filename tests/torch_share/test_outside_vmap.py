@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 tnt = pytest.importorskip("tnshare_torch")
 
-from tnshare_torch.shared.running._outside_vmap import ASIDE, Rows  # noqa: E402
+from tnshare_torch.shared.running._outside_vmap import OUTSIDE_VMAP, VmappedRows  # noqa: E402
 from torch._functorch.vmap import vmap_increment_nesting  # noqa: E402
 from torch.nn import functional as F  # noqa: E402, N812
 
@@ -36,9 +36,9 @@ def check(function, *shapes, **kwargs):
 
 def _aside(function, arguments, kwargs):
     with vmap_increment_nesting(B, "different") as level:
-        rows = Rows(B, level)
+        rows = VmappedRows(B, level)
         own = [rows.enter(a) if isinstance(a, torch.Tensor) else a for a in arguments]
-        return rows.leave(ASIDE[function](rows, *own, **kwargs))
+        return rows.leave(OUTSIDE_VMAP[function](rows, *own, **kwargs))
 
 
 def _loop(function, arguments, kwargs):
@@ -87,9 +87,9 @@ def test_concatenations(dim):
     torch.manual_seed(0)
     x, y = torch.randn(B, 2, 3), torch.randn(2, 3)
     with vmap_increment_nesting(B, "different") as level:
-        rows = Rows(B, level)
+        rows = VmappedRows(B, level)
         for function in (torch.cat, torch.concat, torch.concatenate):
-            found = rows.leave(ASIDE[function](rows, [rows.enter(x), y], dim))
+            found = rows.leave(OUTSIDE_VMAP[function](rows, [rows.enter(x), y], dim))
             assert torch.equal(found, torch.stack([torch.cat([own, y], dim) for own in x]))
 
 

@@ -283,13 +283,13 @@ def test_without_gradients_large_weights_are_composed_for_some_tasks_at_a_time(m
     from tnshare_torch.shared.running import _soft_weight as soft
 
     monkeypatch.setattr(soft, "KEPT", room)
-    alive, original = [], soft.Soft._compose
+    alive, original = [], soft.SoftWeight._compose
 
     def counted(self, task):
         original(self, task)
         alive.append(len(self._composed))
 
-    monkeypatch.setattr(soft.Soft, "_compose", counted)
+    monkeypatch.setattr(soft.SoftWeight, "_compose", counted)
     models = nets()
     shared, x = tnt.share(models, eps=0, strategy="loop"), draw(3)
     expected = torch.stack([model(x) for model in models])

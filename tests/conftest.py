@@ -1,4 +1,4 @@
-"""Settings of all tests: how many examples hypothesis tries, one thread for every framework, a mark by room."""
+"""Settings of all tests: how many examples hypothesis tries, one thread for all, a mark for every room."""
 
 from __future__ import annotations
 

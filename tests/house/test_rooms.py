@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 # folder with all that is in it but the places of its own; "" is the door of the package.
 ORDER = {
     "tnshare": (
-        *("errors", "checks backends _atomic_write", "network", "ops", "planning", "decomposition", "execution", "layers"),
-        *("models files", "", "testing"),
+        *("errors", "checks backends _atomic_write", "network", "ops", "planning", "decomposition"),
+        *("execution", "layers", "models files", "", "testing"),
     ),
     "tnshare_torch": ("_ops", "layers", "shared.template", "shared.running", "shared.paths", "shared", ""),
     "tnshare_jax": ("_ops", "layers", "shared", "nnx equinox", ""),

@@ -73,7 +73,7 @@ class Shared(SharedState):
             return one_by_one(tasks, [ids], [x], [kwargs])[0]
         if isinstance(x, torch.Tensor) and len(ids):
             return self.paths.run(Mixed(tasks, x, kwargs, ids))
-        return Groups(ids, self._weights.batch_dim).parts(x)  # says what is wrong with them
+        return Groups(ids, len(tasks), self.batch_dim).parts(x)  # says what is wrong with them
 
     def fan_out(self, x: Any, *, code: torch.Tensor | None = None, **kwargs: Any) -> Any:
         """The same x through every task: outputs (T, ...), or a list where tasks have different heads."""

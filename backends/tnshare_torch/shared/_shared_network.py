@@ -32,7 +32,8 @@ class Shared(SharedState):
     ``shared(x, 3)`` runs task 3 on all of x; ``shared(x, ids)`` gives each row its own task; ``shared(xs)``
     sends entry t of a tensor (T, ...) or of a list through task t; ``shared.fan_out(x)`` the same x through
     every task. ``common`` holds the factors and weights of all tasks, ``tasks[t]`` the codes, weights and
-    buffers of one. Rows are along ``batch_dim`` of inputs and outputs.
+    buffers of one; ``roster`` says how many there are, and what they are called. Rows are along ``batch_dim``
+    of inputs and outputs.
     """
 
     def __init__(

@@ -101,7 +101,7 @@ def _ways(shared: Shared, tasks: CallTasks) -> dict[str, tuple[Callable[[torch.T
     """Of each way what the shared network computes, one task after the other, and what plain ones do."""
 
     def grouped(plains: Sequence[nn.Module], x: torch.Tensor) -> Any:
-        groups = Groups(_ids(tasks, x), tasks.weights.batch_dim)
+        groups = Groups(_ids(tasks, x), len(tasks), tasks.weights.batch_dim)
         pairs = zip(groups.present, groups.parts(x), strict=True)
         return groups.joined([plains[task](rows) for task, rows in pairs])
 

@@ -33,7 +33,8 @@ class Shared(SharedState):
     ``shared(x, 3)`` runs task 3 on all of x; ``shared(x, ids)`` gives each row its own task; ``shared(xs)``
     sends entry t of a tensor (T, ...) or of a list through task t; ``shared.fan_out(x)`` the same x through
     every task. ``common`` holds the factors and weights of all tasks, ``tasks[t]`` the codes, weights and
-    buffers of one. Rows are along ``batch_dim`` of inputs and outputs.
+    buffers of one; ``roster`` says how many there are, and what they are called. Rows are along ``batch_dim``
+    of inputs and outputs.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Shared(SharedState):
             return one_by_one(tasks, [ids], [x], [kwargs])[0]
         if isinstance(x, torch.Tensor) and len(ids):
             return self.paths.run(Mixed(tasks, x, kwargs, ids))
-        return Groups(ids, self._weights.batch_dim).parts(x)  # says what is wrong with them
+        return Groups(ids, len(tasks), self.batch_dim).parts(x)  # says what is wrong with them
 
     def fan_out(self, x: Any, *, code: torch.Tensor | None = None, **kwargs: Any) -> Any:
         """The same x through every task: outputs (T, ...), or a list where tasks have different heads."""

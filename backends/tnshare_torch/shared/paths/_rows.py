@@ -10,7 +10,7 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 import tnshare as tn
-from tnshare.planning import read_tasks
+from tnshare.planning import RowGroups, read_tasks
 from tnshare_torch._ops import ops
 
 
@@ -76,16 +76,14 @@ def check_named(kwargs: Mapping[str, Any], dims: Mapping[str, int | None], rows:
 
 
 class Groups:
-    """Rows grouped by task: the tasks that are ``present``, with ``counts`` of rows; ``order`` sorts them."""
+    """Rows along an axis grouped by task: the tasks that are ``present``, with ``counts`` of rows."""
 
-    def __init__(self, ids: np.ndarray[Any, Any], dim: int) -> None:
+    def __init__(self, ids: np.ndarray[Any, Any], tasks: int, dim: int) -> None:
         if not len(ids):
             raise tn.TnshareError("a batch of no rows has no tasks to run: found 0 ids")
-        self.rows, self.dim = len(ids), dim
-        self.order = np.argsort(ids, kind="stable")
-        present, counts = np.unique(ids, return_counts=True)
-        self.present: list[int] = present.tolist()
-        self.counts: list[int] = counts.tolist()
+        self.groups, self.rows, self.dim = RowGroups.of([ids], (tasks,)), len(ids), dim
+        self.present: list[int] = self.groups.present[0].tolist()
+        self.counts: list[int] = self.groups.counts.tolist()
 
     def parts(self, x: Any) -> list[torch.Tensor]:
         """The rows of each task that is present."""
@@ -111,14 +109,15 @@ class Groups:
                 put.append(None)
                 continue
             check_rows(column, self.counts, self.dim)
-            back = index_on_device_of(column[0], np.argsort(self.order, kind="stable"))
+            back = index_on_device_of(column[0], self.groups.places)
             put.append(torch.cat(column, self.dim).index_select(self.dim, back))
         return tree_unflatten(put, leaves[0][1])
 
     def _split(self, x: torch.Tensor, dim: int) -> list[torch.Tensor]:
         if len(self.present) == 1:
             return [x]
-        return list(x.index_select(dim, index_on_device_of(x, self.order)).split(self.counts, dim))  # type: ignore[no-untyped-call]
+        rows = x.index_select(dim, index_on_device_of(x, self.groups.order))
+        return list(rows.split(self.counts, dim))  # type: ignore[no-untyped-call]
 
 
 def index_on_device_of(x: torch.Tensor, index: np.ndarray[Any, Any]) -> torch.Tensor:

@@ -110,7 +110,7 @@ class Mixed(Call):
         return -(-len(self.ids) // max(len(self.numbers), 1))
 
     def one_by_one(self, trial: Trial | None = None) -> Any:
-        groups = Groups(self.ids, self.row_dim)
+        groups = Groups(self.ids, len(self.tasks), self.row_dim)
         inputs = groups.parts(self.x), groups.named(self.kwargs, self.tasks.weights.batch_dims)
         return groups.joined(one_by_one(self.tasks, groups.present, *inputs, trial))
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import tnshare as tn
 from tnshare.execution import Kept
-from tnshare.execution._runners import runner
+from tnshare.layers._linear_runner import runner
 from tnshare.ops import numpy_ops
 from tnshare.ops._operations import NumpyOps
 from tnshare.planning import KEPT, PROFILES, WAYS, Candidate, Goal, Job, Prices, Step, best_plans, candidates

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tnshare as tn
-from tnshare.execution import Calls
-from tnshare.execution._runners import runner
+from tnshare.layers import calls_for
+from tnshare.layers._linear_runner import runner
 from tnshare.ops import numpy_ops
 from tnshare.ops._operations import NumpyOps
 from tnshare.planning import KEPT, PROFILES, Job, candidates, choose, group
@@ -165,7 +165,7 @@ def test_ids_that_are_out_of_range_do_not_reach_the_groups(wrong):
 @pytest.mark.parametrize("training", [True, False])
 def test_the_source_of_grouped_rows_runs_when_pasted(training):
     layer = tn.Linear(64, 64, tasks=4, spec=tn.Tucker((8, 8, 3)), bias=False)
-    calls, ids = Calls(layer, numpy_ops, "materialised"), np.arange(500) % 3  # the last task has no rows
+    calls, ids = calls_for(layer, numpy_ops, "materialised"), np.arange(500) % 3  # the last task has no rows
     params, x = layer.init(0), np.random.default_rng(0).normal(size=(500, 64)).astype(np.float32)
     text = calls.source("mixed", 500, x, training=training)
     assert text.startswith("# Rows are sorted by task and padded")

@@ -3,15 +3,16 @@
 from ._candidates import candidates
 from ._explanation import explain, explain_plan, explain_table
 from ._generated_code import kept_program, program, varies
-from ._job import KEPT, Candidate, Job, check_fits, room
-from ._memory_limit import fitting, within
+from ._job import KEPT, READ, AnyJob, AnyOption, Candidate, Job, check_fits, room
+from ._memory_limit import fastest_within, seconds_in_parts
+from ._peak_memory import needed, plan_peak, task_gradients
 from ._plan import Plan
 from ._prices import Prices
 from ._row_groups import group
 from ._search import Form, Goal, best_plans
 from ._steps import FREE, IDS, Move, Step, Take
 from ._task_ids import Choice, choose, take_rows
-from ._ways import GROUP, WAYS, Way, bucket, leading_axes, with_input
+from ._ways import GROUP, WAYS, Way, bucket, with_input
 from .devices._known_devices import PROFILES, Device, calibrate, cpu_model, profile, profile_for
 from .devices._measuring import measure
 from .devices._profile import Profile
@@ -22,7 +23,10 @@ __all__ = [
     "IDS",
     "KEPT",
     "PROFILES",
+    "READ",
     "WAYS",
+    "AnyJob",
+    "AnyOption",
     "Candidate",
     "Choice",
     "Device",
@@ -46,17 +50,19 @@ __all__ = [
     "explain",
     "explain_plan",
     "explain_table",
-    "fitting",
+    "fastest_within",
     "group",
     "kept_program",
-    "leading_axes",
     "measure",
+    "needed",
+    "plan_peak",
     "profile",
     "profile_for",
     "program",
     "room",
+    "seconds_in_parts",
     "take_rows",
+    "task_gradients",
     "varies",
     "with_input",
-    "within",
 ]

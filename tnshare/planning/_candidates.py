@@ -10,8 +10,7 @@ from tnshare.network import Network
 
 from ._generated_code import varies
 from ._job import Candidate, Grouping, Job
-from ._memory_limit import _biases, _slices
-from ._peak_memory import peak
+from ._peak_memory import bias_gradients, peak, slice_gradients
 from ._plan import Plan
 from ._prices import Prices
 from ._row_groups import mostly_padding, padded
@@ -107,7 +106,9 @@ def _candidate(
     elif kept:
         seconds += (len(plan.network.nodes) + 2) * profile.view / 2  # to look whether a factor has changed
     sizes = plan.network.sizes
-    alive = peak(plan, sizes, training=goal.training, kept=kept, bias=_biases(job)) + _slices(job)
+    alive = peak(plan, sizes, training=goal.training, kept=kept, bias=bias_gradients(job)) + slice_gradients(
+        job
+    )
     name = plan.text if not grouping else f"{plan.text}, rows grouped ({grouping})"
     return Candidate(name, plan, seconds, prices.bytes(plan), 4 * alive, grouping, kept)
 

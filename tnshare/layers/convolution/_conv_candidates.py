@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tnshare.network import Network
-from tnshare.planning import KEPT, Form, Goal, Plan, Prices, Profile, Way, best_plans
+from tnshare.planning import Form, Goal, Plan, Prices, Profile, Way, best_plans
 
 from ._chains import Chain, chains
 from ._conv import Conv
+from ._conv_memory import BLOCK, conv_bytes
 
 _FEW = 5  # operands
 _CALLS = 10  # calls of a product that one of a convolution costs
-BLOCK = 16  # output channels
 _BACKWARD = 3  # a training step convolves three times: outputs, gradients of the input, of the kernels
 
 
@@ -22,8 +22,8 @@ _BACKWARD = 3  # a training step convolves three times: outputs, gradients of th
 class ConvJob:
     """What is to be computed: ``rows`` images (of each task for ``"each"``) of ``sizes`` places.
 
-    ``keep``: kernels may be kept between calls, as long as they have no more than ``KEPT`` numbers.
-    ``concrete`` calls may look at the values of ids, so that rows are sorted by task.
+    ``keep``: kernels may be kept between calls, as long as they have no more numbers than that. ``concrete``
+    calls may look at the values of ids, so that rows are sorted by task.
     """
 
     layer: Conv
@@ -31,8 +31,13 @@ class ConvJob:
     rows: int
     sizes: tuple[int, ...]
     training: bool
-    keep: bool
+    keep: int
     concrete: bool
+
+    @property
+    def amount(self) -> str:
+        """How much is computed, as users read it."""
+        return f"{self.rows} rows of {' x '.join(map(str, self.sizes))} places"
 
     @property
     def tasks(self) -> int:
@@ -59,7 +64,8 @@ class ConvJob:
 class ConvCandidate:
     """One way to compute a call: a chain, with plans for its parts; ``seconds`` is a prediction.
 
-    ``kept``: the kernels, of all tasks if rows are mixed, are computed once and kept in inference.
+    ``peak`` is a bound on the bytes alive at once, in single precision. ``kept``: the kernels, of all tasks
+    if rows are mixed, are computed once and kept in inference.
     """
 
     name: str
@@ -70,6 +76,19 @@ class ConvCandidate:
     seconds: float
     flops: int
     kept: bool = False
+    peak: int = 0
+
+    bytes = None  # that are moved: not predicted
+
+    @property
+    def parts(self) -> tuple[tuple[str, Plan, bool], ...]:
+        """The plans, each with what it is of, and whether its result is kept."""
+        plans = {"before": self.before, "kernels": self.kernels, "after": self.after}
+        return tuple(
+            (title, plan, self.kept and title == "kernels")
+            for title, plan in plans.items()
+            if plan is not None
+        )
 
 
 @lru_cache(maxsize=4096)
@@ -92,37 +111,60 @@ def conv_candidates(job: ConvJob, profile: Profile, form: Form = "any") -> tuple
     return tuple(sorted(found, key=lambda candidate: candidate.seconds))
 
 
+def conv_seconds(job: ConvJob, candidate: ConvCandidate, profile: Profile) -> float:
+    """A prediction for a candidate, were its plans used for this job."""
+    chain, plans = candidate.chain, {title: plan for title, plan, _ in candidate.parts}
+    priced = {
+        title: Prices(network, profile, job.training).of(Plan.of(network, plans[title].moves, ""))
+        for title, network in _networks(job, chain, candidate.kept).items()
+    }
+    return _seconds(job, profile, chain, priced, candidate.kept)
+
+
 def _candidate(job: ConvJob, profile: Profile, chain: Chain) -> ConvCandidate:
+    kept = 0 < _numbers(chain, job) <= job.keep
+    found = {
+        title: _best(network, profile, job.training) for title, network in _networks(job, chain, kept).items()
+    }
+    plans = {title: plan for title, (_, plan) in found.items()}
+    seconds = _seconds(job, profile, chain, {title: s for title, (s, _) in found.items()}, kept)
+    flops = _convolution(job, profile, chain)[1] + sum(plan.flops for plan in plans.values())
+    before, kernels, after = plans.get("before"), plans["kernels"], plans.get("after")
+    candidate = ConvCandidate(chain.name, chain, before, kernels, after, seconds, flops, kept)
+    return replace(candidate, peak=conv_bytes(job, candidate, job.rows, False, 4))
+
+
+def _networks(job: ConvJob, chain: Chain, kept: bool) -> dict[str, Network]:
+    """What is contracted in front of the convolution, to its kernels, and behind it."""
     geometry = job.layer.geometry
     places, results = math.prod(job.sizes), math.prod(geometry.places(job.sizes))
-    folded = job.images * geometry.groups
-    parts: list[tuple[float, Plan] | None] = [None, None, None]
-    if chain.before:
-        parts[0] = _best(chain.entering(folded, places), profile, job.training)
-    kept = job.keep and _numbers(chain, job) <= KEPT
     way: Way = "each" if kept and job.way == "mixed" else job.way
-    parts[1] = _best(chain.kernels(way, job.stacked), profile, job.training)
+    found = {"before": chain.entering(job.images * geometry.groups, places)} if chain.before else {}
+    found["kernels"] = chain.kernels(way, job.stacked)
     if chain.after:
         rows = job.rows if chain.late else job.images * (job.tasks if job.way == "fan_out" else 1)
-        parts[2] = _best(chain.leaving(job.way, rows, results), profile, job.training)
-    before, kernels, after = (None if part is None else part[1] for part in parts)
-    assert kernels is not None
-    seconds, flops = _convolution(job, profile, chain, results)
-    seconds += sum(part[0] for n, part in enumerate(parts) if part and not (n == 1 and kept))
+        found["after"] = chain.leaving(job.way, rows, results)
+    return found
+
+
+def _seconds(job: ConvJob, profile: Profile, chain: Chain, parts: dict[str, float], kept: bool) -> float:
+    seconds = _convolution(job, profile, chain)[0]
+    seconds += sum(part for title, part in parts.items() if not (title == "kernels" and kept))
     if not chain.late and job.way == "mixed":
+        places, results = math.prod(job.sizes), math.prod(job.layer.geometry.places(job.sizes))
         moved = profile.stream(job.rows * _count(chain, chain.inputs) * places)
         moved += profile.stream(job.rows * _count(chain, chain.outputs) * results)
         seconds += moved * (2 if job.training else 1)
-    flops += sum(plan.flops for plan in (before, kernels, after) if plan is not None)
-    return ConvCandidate(chain.name, chain, before, kernels, after, seconds, flops, kept)
+    return seconds
 
 
-def _convolution(job: ConvJob, profile: Profile, chain: Chain, results: int) -> tuple[float, int]:
+def _convolution(job: ConvJob, profile: Profile, chain: Chain) -> tuple[float, int]:
     """Seconds and flops of the convolution itself: the matrix product that it is, and what it moves.
 
     Libraries bring inputs and outputs into an order of their own, in which output channels come in blocks.
     """
     geometry = job.layer.geometry
+    results = math.prod(geometry.places(job.sizes))
     channels = _count(chain, chain.inputs)
     inner = channels * math.prod(geometry.kernel)
     columns = _count(chain, chain.outputs) // geometry.groups

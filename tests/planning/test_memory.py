@@ -22,7 +22,19 @@ from tnshare.layers._linear_kind import LinearKind
 from tnshare.layers._linear_runner import runner
 from tnshare.ops import numpy_ops
 from tnshare.ops._operations import NumpyOps
-from tnshare.planning import KEPT, PROFILES, WAYS, Goal, Step, best_plans, candidates, needed, with_input
+from tnshare.planning import (
+    KEPT,
+    PROFILES,
+    WAYS,
+    Goal,
+    Step,
+    best_plans,
+    candidates,
+    fastest_within,
+    needed,
+    seconds_in_parts,
+    with_input,
+)
 from tnshare.planning._memory_limit import largest_part
 from tnshare.planning._peak_memory import peak
 from tnshare.testing import linear_cases
@@ -250,6 +262,35 @@ def test_parts_are_as_few_as_the_limit_allows_and_of_about_one_size(rows, fixed,
         assert needed(part) <= limit
         assert parts == -(-rows // max(fitting))
         assert (part - 1) * parts < rows
+
+
+def test_as_many_rows_at_a_time_as_the_limit_allows_of_the_fastest():
+    fast, slow = SimpleNamespace(seconds=1.0), SimpleNamespace(seconds=3.0)
+
+    def chosen(limit, peak_bytes=lambda option, rows: 10 * rows, in_parts=1.5):
+        seconds = lambda option, rows: option.seconds * in_parts  # noqa: E731
+        return fastest_within([fast, slow], 20, limit, peak_bytes, seconds, "of one task in inference")
+
+    assert chosen(200) == (fast, 0)
+    assert chosen(55) == (fast, 5)
+    assert chosen(195) == (fast, 10)
+    assert chosen(75) == (fast, 7)
+    assert chosen(55, lambda option, rows: rows * (100 if option is fast else 1)) == (slow, 0)
+    assert chosen(55, lambda option, rows: rows * (10 if option is fast else 1)) == (fast, 5)
+    assert chosen(55, lambda option, rows: rows * (10 if option is fast else 1), 4.0) == (slow, 0)
+    with pytest.raises(
+        tn.TnshareError,
+        match=r"^memory_limit=9 is too little for 20 rows of one task in inference: the smallest .* 10 bytes$",
+    ):
+        chosen(9)
+
+
+def test_a_part_of_a_training_step_is_priced_forwards_twice_with_its_gradients():
+    network = LAYERS["laf"].network
+    streams = sum(CPU.stream(int(np.prod(node.shape))) for node in network.nodes)
+    once = {True: 3.0, False: 1.0}.__getitem__
+    assert seconds_in_parts(network, CPU, 4, False, once) == 4.0
+    assert seconds_in_parts(network, CPU, 4, True, once) == pytest.approx(4 * (4.0 + streams))
 
 
 def test_less_memory_is_never_said_to_be_faster():

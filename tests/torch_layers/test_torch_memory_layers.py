@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tnshare as tn
-from tnshare.planning import WAYS, fitting
+from tnshare.planning import WAYS
 from tnshare.testing.cases import specs
 
 torch = pytest.importorskip("torch")
@@ -163,15 +162,6 @@ def test_limits_of_convolutions_are_kept_and_change_no_number(case, strategy, sh
 @given(embeddings(), STRATEGIES, st.floats(0, 1))
 def test_limits_of_embeddings_are_kept_and_change_no_number(case, strategy, share):
     check(case, strategy, share)
-
-
-def test_as_many_rows_at_a_time_as_the_limit_allows():
-    fast, slow = SimpleNamespace(seconds=1.0), SimpleNamespace(seconds=3.0)
-    assert fitting([fast, slow], 20, 200, lambda one, rows: 10 * rows) == (fast, 0)
-    assert fitting([fast, slow], 20, 55, lambda one, rows: 10 * rows) == (fast, 5)
-    assert fitting([fast, slow], 20, 195, lambda one, rows: 10 * rows) == (fast, 10)
-    assert fitting([fast, slow], 20, 75, lambda one, rows: 10 * rows) == (fast, 7)
-    assert fitting([fast, slow], 20, 55, lambda one, rows: rows * (100 if one is fast else 1)) == (slow, 0)
 
 
 def test_work_space_of_small_convolutions_counts():

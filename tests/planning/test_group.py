@@ -12,7 +12,7 @@ from tnshare.layers import calls_for
 from tnshare.layers._linear_runner import runner
 from tnshare.ops import numpy_ops
 from tnshare.ops._operations import NumpyOps
-from tnshare.planning import KEPT, PROFILES, Job, candidates, choose, group
+from tnshare.planning import KEPT, PROFILES, Job, RowGroups, candidates, choose, group
 from tnshare.planning._generated_code import CALLS
 from tnshare.testing.cases import LinearCase
 from tnshare.testing.oracles import looped
@@ -145,6 +145,25 @@ def test_tasks_at_both_ends(ids):
     for candidate in found:
         y = runner(job, candidate, numpy_ops, case.lead)(factors, params["bias"], x, (np.array(ids),))
         np.testing.assert_allclose(y, looped(case, params, x), atol=1e-12)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3))), st.booleans())
+def test_sorted_rows_are_those_of_each_group_in_turn(ids, everyone):
+    columns = [np.array(column, int) for column in (zip(*ids, strict=True) if ids else ([], []))]
+    groups = RowGroups.of(columns, (3, 4), everyone)
+    every = [tuple(map(int, pair)) for pair in zip(*groups.present, strict=True)]
+    assert every == [pair for pair in np.ndindex(3, 4) if everyone or pair in ids]
+    assert [ids[n] for n in groups.order] == [
+        pair for pair, n in zip(every, groups.counts, strict=True) for _ in range(n)
+    ]
+    assert (groups.order[groups.places] == np.arange(len(ids))).all()
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int64", "uint8", "uint64"])
+def test_ids_of_every_dtype_are_sorted(dtype):
+    groups = RowGroups.of([np.array([2, 0, 2], dtype)], (3,))
+    assert [groups.present[0].tolist(), groups.counts.tolist()] == [[0, 2], [1, 2]]
+    assert groups.order.tolist() == [1, 0, 2]
 
 
 @pytest.mark.parametrize("wrong", [-1, 5])

@@ -74,9 +74,9 @@ def _contract(candidate: Candidate, ops: Ops[Any]) -> tuple[Runner, Runner | Non
 def _one(job: Job, candidate: Candidate, ops: Ops[Any]) -> Runner:
     take, add = ops.take, ops.add
     row = getattr(ops, "row", None) or (lambda a, i: ops.reshape(take(a, [i]), (1, *a.shape[1:])))
-    own, vectors = _own_columns(job), () if candidate.named else _vectors(job)
-    nodes = enumerate(zip(job.network.nodes, own, strict=True))
-    parts = [(n, cs, node.name in vectors) for n, (node, cs) in nodes if cs]
+    network, vectors = job.network, () if candidate.named else _vectors(job)
+    nodes = enumerate(network.nodes)
+    parts = [(n, cs, node.name in vectors) for n, node in nodes if (cs := network.task_columns(node))]
 
     def chosen(factors: Sequence[Any], ids: Any) -> list[Any]:
         found = list(factors)
@@ -135,7 +135,7 @@ def _each(job: Job, candidate: Candidate, ops: Ops[Any]) -> Runner:
 def _grouped(job: Job, candidate: Candidate, ops: Ops[Any]) -> Runner:
     """Find out which rows belong together; where grouping is mostly padding, run them as they come."""
     (plain, kept), take, reshape = _contract(candidate, ops), ops.take, ops.reshape
-    own, tasks = _own_columns(job), job.network.task_shape
+    own = [job.network.task_columns(node) for node in job.network.nodes]
     everyone = candidate.grouped == "all"
     as_they_come = _mixed(job, candidate.otherwise, ops) if candidate.otherwise else None
     o, inner = job.network.sizes["o"], job.inner
@@ -145,9 +145,7 @@ def _grouped(job: Job, candidate: Candidate, ops: Ops[Any]) -> Runner:
         if len(values) < len(ids):  # an eager call was planned, and this one of the same shape is traced
             assert as_they_come is not None
             return as_they_come(factors, bias, x, ids, keeper)
-        if any(v.min() < 0 or v.max() >= size for v, size in zip(values, tasks, strict=True)):
-            raise IndexError("a task id is out of range")  # the caller finds out which
-        groups = group(values, tasks, everyone)
+        groups = group(values, job.network.task_shape, everyone)
         if groups is None and as_they_come is not None:
             return as_they_come(factors, bias, x, ids, keeper)
         assert groups is not None
@@ -175,9 +173,3 @@ def _vectors(job: Job) -> tuple[str, ...]:
     return tuple(
         n.name for n in network.nodes if len(n.axes) == 2 and sum(a in network.tasks for a in n.axes) == 1
     )
-
-
-def _own_columns(job: Job) -> list[tuple[int, ...]]:
-    """For every factor, the numbers of its task axes among those of the network."""
-    network = job.network
-    return [tuple(network.tasks.index(a) for a in n.axes if a in network.tasks) for n in network.nodes]

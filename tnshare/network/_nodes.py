@@ -144,6 +144,10 @@ class Network:
                 return node
         raise TnshareError(f"no node is called {name!r}: expected one of {tuple(self.shapes)}")
 
+    def task_columns(self, node: Node) -> tuple[int, ...]:
+        """The numbers of a node's task axes among ``tasks``: the columns of ids that choose its rows."""
+        return tuple(self.tasks.index(axis) for axis in node.axes if axis in self.tasks)
+
     def side(self, name: str, bond: str) -> tuple[Node, ...]:
         """The nodes that hang together with the named one when the bond is cut."""
         if bond not in self.node(name).axes or bond not in self.bonds:

@@ -8,7 +8,7 @@ from ._memory_limit import fastest_within, seconds_in_parts
 from ._peak_memory import needed, plan_peak, task_gradients
 from ._plan import Plan
 from ._prices import Prices
-from ._row_groups import group
+from ._row_groups import RowGroups, group
 from ._search import Form, Goal, best_plans
 from ._steps import FREE, IDS, Move, Step, Take
 from ._task_ids import Choice, choose, take_rows
@@ -37,6 +37,7 @@ __all__ = [
     "Plan",
     "Prices",
     "Profile",
+    "RowGroups",
     "Step",
     "Take",
     "Way",

@@ -280,7 +280,7 @@ def test_as_many_rows_at_a_time_as_the_limit_allows_of_the_fastest():
     assert chosen(55, lambda option, rows: rows * (10 if option is fast else 1), 4.0) == (slow, 0)
     with pytest.raises(
         tn.TnshareError,
-        match=r"^memory_limit=9 is too little for 20 rows of one task in inference: the smallest .* 10 bytes$",
+        match=r"^memory_limit=9 is too little for 20 rows of one task in inference: the smallest .* 10 bytes",
     ):
         chosen(9)
 

@@ -16,7 +16,7 @@ from tnshare.layers import _linear_kind as kind_module
 from tnshare.layers import calls_for
 from tnshare.ops import numpy_ops
 from tnshare.ops._operations import NumpyOps
-from tnshare.planning import KEPT, PROFILES, WAYS, Device, Job
+from tnshare.planning import MOST_KEPT_NUMBERS, PROFILES, WAYS, Device, Job
 from tnshare.testing import linear_cases
 from tnshare.testing.oracles import close, looped, magnitudes
 
@@ -104,7 +104,7 @@ def test_what_is_planned_is_what_was_called(planned):
     assert [job.batch for job in jobs] == [4, 2, 4, 4, 4, 4, 4, 4, 16]
     assert [job.inner for job in jobs] == [None] * 6 + [2, None, None]
     assert [job.training for job in jobs] == [False] * 3 + [True] + [False] * 5
-    assert [job.keep for job in jobs] == [0] * 4 + [KEPT // 5] + [0] * 4
+    assert [job.keep for job in jobs] == [0] * 4 + [MOST_KEPT_NUMBERS // 5] + [0] * 4
     assert [job.way for job in jobs] == ["one"] * 5 + ["mixed"] * 2 + ["each", "fan_out"]
     assert all(job.concrete and job.bias for job in jobs)
 

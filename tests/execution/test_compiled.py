@@ -119,7 +119,7 @@ def test_what_was_measured_is_what_runs_even_in_calls_of_before(way):
 
     expected = run(tn.ops.numpy_ops)
     asked = Asked(LAYER, ops, way, False, x)
-    assert any(c.named for c in asked.candidates.values())
+    assert any(c.by_einsum for c in asked.candidates.values())
     for best in asked.candidates:
         asked.fastest(best)
         compiled.tune(LAYER, PARAMS, 4, way, training=False, ops=ops)  # measures nothing, and plans anew
@@ -149,8 +149,8 @@ def test_of_every_tree_some_are_timed():
     some = LINEAR.worth_timing(found)
     assert len(some) == min(COMPILED, len(found))
     assert len(set(some)) == len(some)
-    kinds = {(c.plan.tree, c.named) for c in found}
-    assert {(c.plan.tree, c.named) for c in some[: len(kinds)]} == kinds or len(kinds) > COMPILED
+    kinds = {(c.plan.tree, c.by_einsum) for c in found}
+    assert {(c.plan.tree, c.by_einsum) for c in some[: len(kinds)]} == kinds or len(kinds) > COMPILED
     far = [found[0], *(replace(c, seconds=100.0) for c in found[1:])]
     assert LINEAR.worth_timing(far) == [found[0]]
 
@@ -158,10 +158,10 @@ def test_of_every_tree_some_are_timed():
 def test_plans_of_one_tree_differ_in_orders_alone():
     job = calls_for(LAYER, Compiling()).job("mixed", (64,), training=True, keep=False, concrete=False)
     found = tn.planning._candidates.candidates(job, tn.planning.devices._known_devices.PROFILES["cpu"])
-    named = [c for c in found if c.named]
+    named = [c for c in found if c.by_einsum]
     assert len({c.plan.tree for c in named}) == len(named) == len({c.plan.tree for c in found})
     for c in found:
-        assert c.name.endswith(", by einsum") == c.named or " #" in c.name
+        assert c.name.endswith(", by einsum") == c.by_einsum or " #" in c.name
         same = [d for d in found if d.plan.tree == c.plan.tree]
         assert {d.flops for d in same} == {c.flops}
 
@@ -289,7 +289,7 @@ def test_the_source_of_jax_runs_when_pasted_and_is_what_was_the_fastest(way):
     for name, candidate in asked.candidates.items():
         asked.fastest(name)
         text = tnj.source(LAYER, 4, way)
-        assert ("einsum(" in text) == candidate.named
+        assert ("einsum(" in text) == candidate.by_einsum
         scope = {}
         exec(text, scope)
         with jax.disable_jit():
@@ -315,7 +315,7 @@ def test_a_matrix_that_meets_a_stack_is_priced_as_repeated_where_axes_are_named(
     profile = tn.planning.devices._known_devices.PROFILES["cpu-jax"]
     layer = tn.Linear(64, 32, tasks=5, spec=tn.LAF(4))
     job = calls_for(layer, Compiling()).job("one", (16,), training=training, keep=False, concrete=False)
-    named = {c.plan: c.seconds for c in tn.planning._candidates.candidates(job, profile) if not c.named}
+    named = {c.plan: c.seconds for c in tn.planning._candidates.candidates(job, profile) if not c.by_einsum}
     plain = {
         c.plan: c.seconds for c in tn.planning._candidates.candidates(replace(job, named=False), profile)
     }

@@ -21,7 +21,7 @@ from tnshare.layers import calls_for
 from tnshare.layers._linear_kind import SHORTLIST, LinearKind
 from tnshare.ops import numpy_ops
 from tnshare.ops._operations import NumpyOps
-from tnshare.planning import KEPT, PROFILES, Device, Job, candidates
+from tnshare.planning import MOST_KEPT_NUMBERS, PROFILES, Device, Job, candidates
 
 CPU = PROFILES["cpu"]
 LAYER = tn.Linear(4, 3, tasks=5, spec=tn.Tucker((2, 2, 2)))
@@ -306,7 +306,7 @@ X = KEY[2]
         (replace(JOB, batch=8), There(), X, NAMES),
         (replace(JOB, inner=2), There(), X, NAMES),
         (replace(JOB, training=True), There(), X, NAMES),
-        (replace(JOB, keep=KEPT), There(), X, NAMES),
+        (replace(JOB, keep=MOST_KEPT_NUMBERS), There(), X, NAMES),
         (replace(JOB, bias=False), There(), X, NAMES),
         (replace(JOB, network=tn.Tucker((2, 2, 1)).network(i=4, o=3, task=5)), There(), X, NAMES),
         (replace(JOB, network=tn.Tucker((2, 2, 2)).network(i=4, o=3, t=5)), There(), X, NAMES),
@@ -371,7 +371,7 @@ def test_candidates_do_not_put_out_what_others_keep_while_they_are_timed(monkeyp
             prepared.append(self)
             return super()._made(prepare)
 
-    job = replace(JOB, way="each", keep=KEPT)
+    job = replace(JOB, way="each", keep=MOST_KEPT_NUMBERS)
     found = [c for c in candidates(job, CPU) if c.kept][:4]
     factors, bias, *_ = inputs()
     clock = Clock(monkeypatch, {c.name: 1.0 for c in found})

@@ -20,7 +20,7 @@ from tnshare.layers.convolution._conv_runner import conv_runner
 from tnshare.layers.embedding._lookup_candidates import LookupJob, lookup_candidates
 from tnshare.layers.embedding._lookup_runner import lookup_runner
 from tnshare.ops import numpy_ops
-from tnshare.planning import KEPT, PROFILES, WAYS
+from tnshare.planning import MOST_KEPT_NUMBERS, PROFILES, WAYS
 
 _PAD = {"zeros": "constant", "reflect": "reflect", "replicate": "replicate", "circular": "circular"}
 
@@ -287,7 +287,7 @@ def test_empty_batches(task: Any) -> None:
 def test_kernels_are_kept_only_while_they_are_few() -> None:
     def kept(tasks: int) -> set[bool]:
         layer = tn.Conv(64, 64, (5, 5), tasks, tn.LAF(2))
-        job = ConvJob(layer, "mixed", 8, (9, 9), False, KEPT, True)
+        job = ConvJob(layer, "mixed", 8, (9, 9), False, MOST_KEPT_NUMBERS, True)
         return {c.kept for c in conv_candidates(job, PROFILES["cpu"]) if not c.chain.late}
 
     assert kept(10) == {True}

@@ -13,7 +13,17 @@ from tnshare.layers import calls_for
 from tnshare.layers.convolution._conv_kind import ConvKind
 from tnshare.layers.embedding._lookup_kind import LookupKind
 from tnshare.ops import numpy_ops
-from tnshare.planning import KEPT, PROFILES, WAYS, Job, Prices, Step, candidates, explain, explain_plan
+from tnshare.planning import (
+    MOST_KEPT_NUMBERS,
+    PROFILES,
+    WAYS,
+    Job,
+    Prices,
+    Step,
+    candidates,
+    explain,
+    explain_plan,
+)
 
 CPU = PROFILES["cpu"]
 LAYER = tn.Linear(64, 48, tasks=5, spec=tn.Tucker((8, 8, 2)))
@@ -33,7 +43,7 @@ def seconds(cell):
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("way", WAYS)
 def test_all_candidates_are_listed_with_what_they_cost(way, training):
-    job = Job(LAYER.network, way, 32, None, training, 0 if training else KEPT)
+    job = Job(LAYER.network, way, 32, None, training, 0 if training else MOST_KEPT_NUMBERS)
     found = candidates(job, CPU)
     chosen, times = found[1], {found[1].name: 0.25, found[-1].name: 2e-6}
     text = explain(job, found, chosen, CPU, times)
@@ -89,7 +99,7 @@ def test_steps_are_explained_one_by_one():
 
 
 def test_what_is_kept_costs_nothing_and_says_so():
-    job = Job(LAYER.network, "one", 32, None, False, KEPT)
+    job = Job(LAYER.network, "one", 32, None, False, MOST_KEPT_NUMBERS)
     found = candidates(job, CPU)
     assert found[0].kept
     steps = table(explain(job, found, found[0], CPU).partition("\n\n")[2].splitlines()[3:])

@@ -23,7 +23,7 @@ from tnshare.layers._linear_runner import runner
 from tnshare.ops import numpy_ops
 from tnshare.ops._operations import NumpyOps
 from tnshare.planning import (
-    KEPT,
+    MOST_KEPT_NUMBERS,
     PROFILES,
     WAYS,
     Goal,
@@ -126,7 +126,7 @@ def test_the_peak_of_a_call_is_an_upper_bound(case, device, form):
         assert candidate.peak >= 4 * ops.peak(y)
 
 
-@given(CASES.filter(lambda case: 0 not in case.lead), profiles(), st.sampled_from((20, KEPT)))
+@given(CASES.filter(lambda case: 0 not in case.lead), profiles(), st.sampled_from((20, MOST_KEPT_NUMBERS)))
 def test_what_is_kept_counts(case, device, keep):
     job = job_of(case, keep=keep, concrete=False)
     inputs = inputs_of(case, case.params())

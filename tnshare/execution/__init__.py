@@ -7,7 +7,7 @@ from ._calls import Calls, Decision, Strategy
 from ._kept_values import Kept
 from ._runners import Inputs, Keeper, Runner, fixed_axes
 from ._timing import time_in_rounds
-from ._two_stages import composing, halves
+from ._two_stages import composing_plan, two_stages
 
 __all__ = [
     "EVERY",
@@ -19,9 +19,9 @@ __all__ = [
     "Kept",
     "Runner",
     "Strategy",
-    "composing",
+    "composing_plan",
     "fixed_axes",
-    "halves",
     "has_gradient",
     "time_in_rounds",
+    "two_stages",
 ]

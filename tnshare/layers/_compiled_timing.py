@@ -16,7 +16,7 @@ from tnshare.execution import Calls, Runner, has_gradient, time_in_rounds
 from tnshare.ops import Ops
 from tnshare.planning import Way
 
-from ._functions import cached_calls, given_factors
+from ._functions import cached_calls, checked_factors
 from ._layer import Layer
 from .embedding._table import Embedding
 
@@ -47,7 +47,7 @@ def tune(
     job = calls.job(way, (batch,), sizes, training=training, keep=False, concrete=False)
     shape = calls.shape(way, (batch,), sizes)
     x, ids = _inputs(layer, shape, way, ops, like)
-    factors = given_factors(ops, layer, params, x)
+    factors = checked_factors(ops, layer, params, x)
 
     def measure(runs: Mapping[str, Runner]) -> dict[str, float]:
         arrays = [*factors, *([params["bias"]] if layer.bias_size else []), x]

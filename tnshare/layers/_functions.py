@@ -41,7 +41,7 @@ def apply(
     place of (..., in). ``training`` chooses plans that are fast with the backward pass. Without
     ``ops`` the arrays are NumPy's.
     """
-    factors = given_factors(ops, layer, params, x)
+    factors = checked_factors(ops, layer, params, x)
     calls = cached_calls(layer, ops)
     result: Array = calls.apply(factors, params.get("bias"), x, task, training)
     return result
@@ -56,7 +56,7 @@ def fan_out(
     training: bool = False,
 ) -> Array:
     """The same ``x`` (..., in) through every task: (T, ..., out), or (T1, T2, ..., out)."""
-    factors = given_factors(ops, layer, params, x)
+    factors = checked_factors(ops, layer, params, x)
     calls = cached_calls(layer, ops)
     result: Array = calls.fan_out(factors, params.get("bias"), x, training)
     return result
@@ -79,7 +79,7 @@ def cached_calls(layer: Layer, ops: Ops[Any]) -> Calls:
     return calls_for(layer, ops)
 
 
-def given_factors(ops: Ops[Array], layer: Layer, params: Mapping[str, Array], x: Array) -> list[Array]:
+def checked_factors(ops: Ops[Array], layer: Layer, params: Mapping[str, Array], x: Array) -> list[Array]:
     """The arrays of all nodes in order, after a look at what was given."""
     if not isinstance(layer, Layer):
         kind = f"{type(layer).__module__}.{type(layer).__name__}"

@@ -11,7 +11,7 @@ from typing import Any
 from tnshare.errors import TnshareError
 from tnshare.execution import CallKind, Runner, fixed_axes
 from tnshare.planning import (
-    KEPT,
+    MOST_KEPT_NUMBERS,
     Candidate,
     Form,
     Job,
@@ -22,8 +22,8 @@ from tnshare.planning import (
     bucket,
     candidates,
     check_fits,
+    keep_limit,
     needed,
-    room,
     with_input,
 )
 
@@ -59,7 +59,7 @@ class LinearKind(CallKind[Job, Candidate]):
         network, inner = self.layer.network, bucket(math.prod(rows[1:])) if len(rows) > 1 else None
         if way != "mixed":
             rows, inner = (math.prod(rows),), None
-        kept, named = room(network, way) if keep else 0, hasattr(self.ops, "einsum")
+        kept, named = keep_limit(network, way) if keep else 0, hasattr(self.ops, "einsum")
         return Job(network, way, bucket(rows[0]), inner, training, kept, concrete, self.layer.bias, named)
 
     def options(self, job: Job, profile: Profile, form: Form | Candidate) -> tuple[Candidate, ...]:
@@ -72,7 +72,7 @@ class LinearKind(CallKind[Job, Candidate]):
         return runner(job, option, self.ops, rows)
 
     def code(self, option: Candidate) -> str:
-        text = option.plan.source(fixed_axes(option.plan), named=option.named)
+        text = option.plan.source(fixed_axes(option.plan), named=option.by_einsum)
         if not option.grouped:
             return text
         return (
@@ -94,7 +94,7 @@ class LinearKind(CallKind[Job, Candidate]):
     def seconds(self, job: Job, option: Candidate, profile: Profile, rows: int, training: bool) -> float:
         network = with_input(job.network, job.way, rows, job.inner)
         plan = Plan.of(network, option.plan.moves, option.plan.why)
-        keep = KEPT if option.kept and training == job.training else 0
+        keep = MOST_KEPT_NUMBERS if option.kept and training == job.training else 0
         return Prices(network, profile, training, keep).of(plan)
 
     def worth_timing(self, options: Sequence[Candidate]) -> Sequence[Candidate]:
@@ -105,7 +105,7 @@ class LinearKind(CallKind[Job, Candidate]):
         """
         seconds = options[0].seconds
         near = [c for c in options if c.seconds < _FAR * seconds]
-        if any(candidate.named for candidate in options):
+        if any(candidate.by_einsum for candidate in options):
             return _varied(near)[:COMPILED]
         most = SHORTLIST if seconds < 0.2 else SHORTLIST // 2
         chosen = list(dict.fromkeys([*options[: most // 2 + 1], *_varied(near)]))[:most]
@@ -114,7 +114,7 @@ class LinearKind(CallKind[Job, Candidate]):
 
     def measurable(self, options: Sequence[Candidate]) -> Sequence[Candidate]:
         """How long groups are is not known before, so rows stay as they come."""
-        known = [candidate.otherwise if candidate.grouped else candidate for candidate in options]
+        known = [candidate.ungrouped if candidate.grouped else candidate for candidate in options]
         if not any(known):
             raise TnshareError(
                 f"no memory_limit can be kept by {options[0].name!r}: how long groups are varies"
@@ -130,6 +130,6 @@ def _varied(found: Sequence[Candidate]) -> list[Candidate]:
     """First the best of every tree, then the second of every tree, and so on."""
     trees: dict[object, list[Candidate]] = {}
     for candidate in found:
-        trees.setdefault((candidate.plan.tree, candidate.named, candidate.grouped), []).append(candidate)
+        trees.setdefault((candidate.plan.tree, candidate.by_einsum, candidate.grouped), []).append(candidate)
     rounds = zip_longest(*trees.values())
     return [candidate for candidates in rounds for candidate in candidates if candidate is not None]

@@ -58,7 +58,7 @@ def _two(job: Job, lead: tuple[int, ...]) -> tuple[int, ...]:
 
 def _contract(candidate: Candidate, ops: Ops[Any]) -> tuple[Runner, Runner | None]:
     """The contraction as a function of all operands; and of factors, keeper and the others, if it keeps."""
-    plain = program(candidate.plan, ops, fixed_axes(candidate.plan), named=candidate.named)
+    plain = program(candidate.plan, ops, fixed_axes(candidate.plan), named=candidate.by_einsum)
     if not candidate.kept:
         return plain, None
     prepare, contract, text = kept_program(candidate.plan, ops, fixed_axes(candidate.plan))
@@ -74,7 +74,7 @@ def _contract(candidate: Candidate, ops: Ops[Any]) -> tuple[Runner, Runner | Non
 def _one(job: Job, candidate: Candidate, ops: Ops[Any]) -> Runner:
     take, add = ops.take, ops.add
     row = getattr(ops, "row", None) or (lambda a, i: ops.reshape(take(a, [i]), (1, *a.shape[1:])))
-    network, vectors = job.network, () if candidate.named else _vectors(job)
+    network, vectors = job.network, () if candidate.by_einsum else _vectors(job)
     nodes = enumerate(network.nodes)
     parts = [(n, cs, node.name in vectors) for n, node in nodes if (cs := network.task_columns(node))]
 
@@ -86,7 +86,7 @@ def _one(job: Job, candidate: Candidate, ops: Ops[Any]) -> Runner:
 
     fixed = fixed_axes(candidate.plan)
     if not candidate.kept:
-        plain = program(candidate.plan, ops, fixed, vectors, candidate.named)
+        plain = program(candidate.plan, ops, fixed, vectors, candidate.by_einsum)
 
         def run(factors: Any, bias: Any, x: Any, ids: Any, keeper: Any = None) -> Any:
             y = plain(*chosen(factors, ids), x)
@@ -137,7 +137,7 @@ def _grouped(job: Job, candidate: Candidate, ops: Ops[Any]) -> Runner:
     (plain, kept), take, reshape = _contract(candidate, ops), ops.take, ops.reshape
     own = [job.network.task_columns(node) for node in job.network.nodes]
     everyone = candidate.grouped == "all"
-    as_they_come = _mixed(job, candidate.otherwise, ops) if candidate.otherwise else None
+    as_they_come = _mixed(job, candidate.ungrouped, ops) if candidate.ungrouped else None
     o, inner = job.network.sizes["o"], job.inner
 
     def run(factors: Any, bias: Any, x: Any, ids: Any, keeper: Any = None) -> Any:

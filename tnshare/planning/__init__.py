@@ -3,7 +3,7 @@
 from ._candidates import candidates
 from ._explanation import explain, explain_plan, explain_table
 from ._generated_code import kept_program, program, varies
-from ._job import KEPT, READ, AnyJob, AnyOption, Candidate, Job, check_fits, room
+from ._job import MOST_KEPT_NUMBERS, READ, AnyJob, AnyOption, Candidate, Job, check_fits, keep_limit
 from ._memory_limit import fastest_within, seconds_in_parts
 from ._peak_memory import needed, plan_peak, task_gradients
 from ._plan import Plan
@@ -21,7 +21,7 @@ __all__ = [
     "FREE",
     "GROUP",
     "IDS",
-    "KEPT",
+    "MOST_KEPT_NUMBERS",
     "PROFILES",
     "READ",
     "WAYS",
@@ -53,6 +53,7 @@ __all__ = [
     "explain_table",
     "fastest_within",
     "group",
+    "keep_limit",
     "kept_program",
     "measure",
     "needed",
@@ -60,7 +61,6 @@ __all__ = [
     "profile",
     "profile_for",
     "program",
-    "room",
     "seconds_in_parts",
     "take_rows",
     "task_gradients",

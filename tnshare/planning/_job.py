@@ -13,15 +13,15 @@ from ._plan import Plan
 from ._steps import FREE
 from ._ways import GROUP, Way, of_present, with_input
 
-KEPT = 1 << 24  # numbers that inference may keep for a layer: 64 MB in single precision
+MOST_KEPT_NUMBERS = 1 << 24  # numbers that inference may keep for a layer: 64 MB in single precision
 
 
 Grouping = Literal["", "present", "all"]
 
 
-def room(network: Network, way: Way) -> int:
+def keep_limit(network: Network, way: Way) -> int:
     """How many numbers a call in inference may keep; of calls of one task, there are as many as tasks."""
-    return KEPT // (math.prod(network.task_shape) if way == "one" else 1)
+    return MOST_KEPT_NUMBERS // (math.prod(network.task_shape) if way == "one" else 1)
 
 
 class AnyJob(Protocol):
@@ -91,7 +91,7 @@ class Candidate:
     ``seconds`` is the prediction of a profile; ``bytes`` are moved by the products of the forward pass,
     ``peak`` is the most that is alive at once, beyond operands, result and their gradients; both in single
     precision.
-    Groups of very different lengths are not grouped but computed ``otherwise``. If ``named``, products are
+    Groups of very different lengths are computed by ``ungrouped``. If ``by_einsum``, products are
     told their axes, and not brought into the order of the plan.
     """
 
@@ -102,8 +102,8 @@ class Candidate:
     peak: int
     grouped: Grouping = ""
     kept: bool = False
-    otherwise: Candidate | None = None
-    named: bool = False
+    ungrouped: Candidate | None = None
+    by_einsum: bool = False
 
     @property
     def flops(self) -> int:

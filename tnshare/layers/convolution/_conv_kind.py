@@ -11,7 +11,7 @@ from tnshare.errors import TnshareError
 from tnshare.execution import CallKind, Runner, fixed_axes
 from tnshare.layers._rows_of_x import leading_axes
 from tnshare.ops import Ops
-from tnshare.planning import KEPT, Candidate, Form, Profile, Way, bucket
+from tnshare.planning import MOST_KEPT_NUMBERS, Candidate, Form, Profile, Way, bucket
 
 from ._conv import Conv
 from ._conv_candidates import ConvCandidate, ConvJob, conv_candidates, conv_seconds
@@ -62,7 +62,7 @@ class ConvKind(CallKind[ConvJob, ConvCandidate]):
         self.layer.geometry.check(sizes)
         if way == "mixed" and rows == (0,):  # no row, no task: whichever has the right shape
             way, keep = "one", False
-        kept = KEPT if keep else 0
+        kept = MOST_KEPT_NUMBERS if keep else 0
         return ConvJob(self.layer, way, bucket(math.prod(rows)), sizes, training, kept, concrete)
 
     def options(self, job: ConvJob, profile: Profile, form: Form | Candidate) -> tuple[ConvCandidate, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tnshare.execution import CallKind, Runner, fixed_axes
 from tnshare.layers._rows_of_x import leading_axes
-from tnshare.planning import KEPT, Candidate, Form, Profile, Way, bucket
+from tnshare.planning import MOST_KEPT_NUMBERS, Candidate, Form, Profile, Way, bucket
 
 from ._lookup_candidates import LookupCandidate, LookupJob, lookup_bytes, lookup_candidates, lookup_seconds
 from ._lookup_runner import lookup_runner
@@ -40,7 +40,7 @@ class LookupKind(CallKind[LookupJob, LookupCandidate]):
     ) -> LookupJob:
         inner = bucket(math.prod(rows[1:])) if way == "mixed" else None
         count = bucket(self.rows_in(way, rows))
-        return LookupJob(self.layer, way, count, inner, training, KEPT if keep else 0, concrete)
+        return LookupJob(self.layer, way, count, inner, training, MOST_KEPT_NUMBERS if keep else 0, concrete)
 
     def options(
         self, job: LookupJob, profile: Profile, form: Form | Candidate

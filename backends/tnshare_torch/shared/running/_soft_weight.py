@@ -12,8 +12,8 @@ import torch
 from torch.nn import functional
 
 import tnshare as tn
-from tnshare.execution import composing, halves
-from tnshare.planning import KEPT, profile_for, program
+from tnshare.execution import composing_plan, two_stages
+from tnshare.planning import MOST_KEPT_NUMBERS, profile_for, program
 from tnshare_torch._ops import ops
 from tnshare_torch.layers import autocasts
 
@@ -65,12 +65,12 @@ class Programs:
             self.ahead[tasks] = self._compose(max(tasks, 1)), applied
 
     def _compose(self, tasks: int) -> Program:
-        return program(composing(self.network, tasks, self.order), ops)
+        return program(composing_plan(self.network, tasks, self.order), ops)
 
     def _apply(self, tasks: int, rows: int, training: bool, like: torch.Tensor) -> Applied:
         if tasks == ROWS:
             tasks, rows = _MANY, 1
-        made = halves(self.network, tasks, rows, training, profile_for(ops.device(like)))
+        made = two_stages(self.network, tasks, rows, training, profile_for(ops.device(like)))
         pieces = [(p.factors, p.own, None if p.plan is None else program(p.plan, ops)) for p in made.pieces]
         return Applied(tuple(pieces), program(made.rest, ops))
 
@@ -132,7 +132,7 @@ class Soft:
     def _compose(self, task: int) -> None:
         """The weights of all tasks, or, where nobody needs them later and they are large, of some."""
         together = torch.is_grad_enabled() or torch.compiler.is_compiling()
-        most = self.tasks if together else max(1, KEPT // max(self.programs.size, 1))
+        most = self.tasks if together else max(1, MOST_KEPT_NUMBERS // max(self.programs.size, 1))
         start = task // most * most
         several = min(most, self.tasks - start)
         factors = list(self.factors)

@@ -12,7 +12,7 @@ from ._row_groups import RowGroups, group
 from ._search import Form, Goal, best_plans
 from ._steps import FREE, IDS, Move, Step, Take
 from ._task_ids import Choice, choose, take_rows
-from ._ways import GROUP, WAYS, Way, bucket, with_input
+from ._ways import GROUP, USUAL_PLACES, WAYS, Way, bucket, with_input
 from .devices._known_devices import PROFILES, Device, calibrate, cpu_model, profile, profile_for
 from .devices._measuring import measure
 from .devices._profile import Profile
@@ -24,6 +24,7 @@ __all__ = [
     "MOST_KEPT_NUMBERS",
     "PROFILES",
     "READ",
+    "USUAL_PLACES",
     "WAYS",
     "AnyJob",
     "AnyOption",

@@ -20,7 +20,8 @@ WAYS: tuple[Way, ...] = ("one", "mixed", "each", "fan_out")
 GROUP = "g"  # the axis of groups of rows, when rows of mixed tasks are sorted by task
 
 
-_USUAL = 128  # rows, where nobody knows yet how many there will be
+# Where nobody knows yet how many there will be: rows, and places along each of so many dimensions.
+USUAL_ROWS, USUAL_PLACES = 128, {1: 256, 2: 32, 3: 8}
 
 
 def with_input(network: Network, way: Way, batch: int, inner: int | None = None) -> Network:
@@ -44,7 +45,7 @@ def of_present(network: Network, groups: int, batch: int, inner: int | None = No
 
 def bucket(count: int) -> int:
     """The power of two that a size is rounded up to; of one that is a symbol yet, a usual one."""
-    return 1 << max(int(count) - 1, 0).bit_length() if isinstance(count, Integral) else _USUAL
+    return 1 << max(int(count) - 1, 0).bit_length() if isinstance(count, Integral) else USUAL_ROWS
 
 
 @lru_cache(maxsize=4096)

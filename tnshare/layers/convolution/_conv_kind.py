@@ -11,14 +11,12 @@ from tnshare.errors import TnshareError
 from tnshare.execution import CallKind, Runner, fixed_axes
 from tnshare.layers._rows_of_x import leading_axes
 from tnshare.ops import Ops
-from tnshare.planning import MOST_KEPT_NUMBERS, Candidate, Form, Profile, Way, bucket
+from tnshare.planning import MOST_KEPT_NUMBERS, USUAL_PLACES, Candidate, Form, Profile, Way, bucket
 
 from ._conv import Conv
 from ._conv_candidates import ConvCandidate, ConvJob, conv_candidates, conv_seconds
 from ._conv_memory import conv_bytes
 from ._conv_runner import conv_runner
-
-_USUAL = {1: 256, 2: 32, 3: 8}  # places along a dimension, where nobody says
 
 
 class ConvKind(CallKind[ConvJob, ConvCandidate]):
@@ -41,7 +39,7 @@ class ConvKind(CallKind[ConvJob, ConvCandidate]):
         geometry, dims = self.layer.geometry, len(self.layer.kernel)
         if sizes is None:
             reach = (d * (k - 1) + 1 for k, d in zip(geometry.kernel, geometry.dilation, strict=True))
-            sizes = [max(_USUAL[dims], n) for n in reach]
+            sizes = [max(USUAL_PLACES[dims], n) for n in reach]
         if len(sizes) != dims:
             raise TnshareError(
                 f"give sizes, the places of x along each of {dims} dimensions: found {tuple(sizes)}"

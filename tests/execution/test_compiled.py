@@ -130,13 +130,16 @@ def test_what_was_measured_is_what_runs_even_in_calls_of_before(way):
     assert not ops.compiled
 
 
-def test_without_a_measurement_the_prediction_decides_and_nothing_is_measured():
+def test_without_a_measurement_the_prediction_decides_and_nothing_is_measured(monkeypatch):
+    monkeypatch.setattr(tune, "time_in_rounds", None)
     ops = Compiling()
     calls = calls_for(LAYER, ops)
     job = calls.job("one", (4,), training=True, keep=False, concrete=False)
     found = calls.options(job, calls.profile(X))
     assert calls.choose(job, (4,), X).chosen is found[0]
     tn.apply(LAYER, PARAMS, X, 2, ops=ops, training=True)
+    tn.apply(CONV, CONV.init(0), np.ones((4, 2, 5, 5), np.float32), 2, ops=ops, training=True)
+    tn.apply(TABLE, TABLE.init(0), np.arange(6), 2, ops=ops, training=True)
     assert not ops.compiled
 
 

@@ -294,7 +294,9 @@ class Calls:
         moves = has_gradient(x)
         # Folding an x whose numbers do not lie in order copies it, and its gradient back.
         copies = 0 if is_contiguous(x) else math.prod(shape) * itemsize(x) * (2 if moves else 1)
-        measure = partial(seconds_of_runs, training=training, ops=self.ops, inputs=inputs)
+        measure = None
+        if concrete and self.strategy == "autotune":
+            measure = partial(seconds_of_runs, training=training, ops=self.ops, inputs=inputs)
         decision = self.choose(job, rows, x if moves else factors[0], copies=copies, measure=measure)
         return self.function(decision, rows)
 

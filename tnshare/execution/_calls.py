@@ -291,13 +291,12 @@ class Calls:
         rows = self.kind.rows_of(way, ids, shape)
         concrete = 0 not in rows and self._may_look(x, columns if way == "mixed" else ())
         job = self._job(way, rows, shape, training, keeper is not None, concrete)
-        moves = has_gradient(x)
-        # Folding an x whose numbers do not lie in order copies it, and its gradient back.
-        copies = 0 if is_contiguous(x) else math.prod(shape) * itemsize(x) * (2 if moves else 1)
-        measure = None
+        like, copies, measure = x if has_gradient(x) else factors[0], 0, None
+        if self.memory_limit is not None and not is_contiguous(x):  # folding copies it, and its gradient back
+            copies = math.prod(shape) * itemsize(x) * (2 if like is x else 1)
         if concrete and self.strategy == "autotune":
             measure = partial(seconds_of_runs, training=training, ops=self.ops, inputs=inputs)
-        decision = self.choose(job, rows, x if moves else factors[0], copies=copies, measure=measure)
+        decision = self.choose(job, rows, like, copies=copies, measure=measure)
         return self.function(decision, rows)
 
     def _may_look(self, x: Any, ids: Sequence[Any]) -> bool:
@@ -324,7 +323,7 @@ class Calls:
         rows: tuple[int, ...],
         options: Sequence[Any],
         profile: Profile,
-        itemsize: int,
+        size: int,
         copies: int,
     ) -> Decision:
         """The fastest that keeps the limit of memory."""
@@ -332,7 +331,7 @@ class Calls:
         kind, count = self.kind, self.kind.rows_in(job.way, rows)
 
         def peak_bytes(option: Any, part: int) -> int:
-            return kind.peak_bytes(job, option, rows, part, itemsize) + copies
+            return kind.peak_bytes(job, option, rows, part, size) + copies
 
         def in_parts(option: Any, part: int) -> float:
             once = partial(kind.seconds, job, option, profile, part)

@@ -5,7 +5,7 @@ from ._call_cache import EVERY
 from ._call_kind import CallKind
 from ._calls import Calls, Decision, Strategy
 from ._kept_values import Kept
-from ._runners import Inputs, Keeper, Runner, fixed_axes
+from ._runners import Inputs, Keeper, Runner, Shape, fixed_axes
 from ._timing import time_in_rounds
 from ._two_stages import composing_plan, two_stages
 
@@ -18,6 +18,7 @@ __all__ = [
     "Keeper",
     "Kept",
     "Runner",
+    "Shape",
     "Strategy",
     "composing_plan",
     "fixed_axes",

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from tnshare.ops import Ops
 from tnshare.planning import AnyJob, AnyOption, Candidate, Form, Profile, Way
 
-from ._runners import Runner
+from ._runners import Runner, Shape
 
 Job = TypeVar("Job", bound=AnyJob)
 Option = TypeVar("Option", bound=AnyOption)
@@ -28,24 +28,15 @@ class CallKind(ABC, Generic[Job, Option]):
         self.layer, self.ops = layer, ops
 
     @abstractmethod
-    def rows_of(self, way: Way, ids: int | None, shape: tuple[int, ...]) -> tuple[int, ...]:
+    def rows_of(self, way: Way, ids: int | None, shape: Shape) -> Shape:
         """The axes of rows in an x of this shape; refuses one that does not fit, or not so many ids."""
 
     @abstractmethod
-    def shape(self, rows: Sequence[int], sizes: Sequence[int] | None) -> tuple[int, ...]:
+    def shape(self, rows: Sequence[int], sizes: Sequence[int] | None) -> Shape:
         """The shape of an x of one task, whose axes that are neither rows nor features have such sizes."""
 
     @abstractmethod
-    def job(
-        self,
-        way: Way,
-        rows: tuple[int, ...],
-        shape: tuple[int, ...],
-        *,
-        training: bool,
-        keep: bool,
-        concrete: bool,
-    ) -> Job:
+    def job(self, way: Way, rows: Shape, shape: Shape, training: bool, keep: bool, concrete: bool) -> Job:
         """What is to be computed for an x of this shape, sizes of rows rounded up: one plan is for many."""
 
     @abstractmethod
@@ -53,7 +44,7 @@ class CallKind(ABC, Generic[Job, Option]):
         """What the job may be computed by, the best prediction first."""
 
     @abstractmethod
-    def function(self, job: Job, option: Option, rows: tuple[int, ...] | None) -> Runner:
+    def function(self, job: Job, option: Option, rows: Shape | None) -> Runner:
         """An option as a function of an x that has these axes of rows; None: any."""
 
     @abstractmethod
@@ -65,7 +56,7 @@ class CallKind(ABC, Generic[Job, Option]):
         """All that times of a job depend on, besides the place."""
 
     @abstractmethod
-    def peak_bytes(self, job: Job, option: Option, rows: tuple[int, ...], part: int, itemsize: int) -> int:
+    def peak_bytes(self, job: Job, option: Option, rows: Shape, part: int, itemsize: int) -> int:
         """What is alive at once where so many of the rows are computed at a time."""
 
     @abstractmethod
@@ -84,6 +75,6 @@ class CallKind(ABC, Generic[Job, Option]):
         """Of numbers of rows in order, those that traced calls are planned for; by default a middle one."""
         return batches[len(batches) // 2 : len(batches) // 2 + 1]
 
-    def rows_in(self, way: Way, rows: tuple[int, ...]) -> int:
+    def rows_in(self, way: Way, rows: Shape) -> int:
         """How many rows there are; where each has a task of its own, they may have more axes."""
         return rows[0] if way == "mixed" else math.prod(rows)

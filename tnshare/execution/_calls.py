@@ -31,7 +31,7 @@ from tnshare.planning import (
 from ._array_facts import has_gradient, is_contiguous, itemsize
 from ._call_cache import EVERY, CallCache
 from ._call_kind import CallKind
-from ._runners import Inputs, Keeper, Runner, chunked
+from ._runners import Inputs, Keeper, Runner, Shape, chunked
 from ._timing import key_on_device, measured, remember, seconds_of_runs
 
 Strategy = Literal["auto", "factored", "materialised", "autotune"]
@@ -187,7 +187,7 @@ class Calls:
         job = self.job(way, lead, sizes, training=training, keep=eager, concrete=eager)
         return self.choose(job, self.kind.rows_of(way, None, self.shape(way, lead, sizes)), like)
 
-    def shape(self, way: Way, rows: tuple[int, ...], sizes: Sequence[int] | None = None) -> tuple[int, ...]:
+    def shape(self, way: Way, rows: Shape, sizes: Sequence[int] | None = None) -> Shape:
         """The shape of an x of so many rows."""
         if way not in WAYS:
             raise TnshareError(f"way must be one of {WAYS}: found {way!r}")
@@ -197,7 +197,7 @@ class Calls:
     def job(
         self,
         way: Way,
-        rows: tuple[int, ...],
+        rows: Shape,
         sizes: Sequence[int] | None = None,
         *,
         training: bool,
@@ -215,13 +215,7 @@ class Calls:
         return self.kind.options(job, profile, form)
 
     def choose(
-        self,
-        job: Any,
-        rows: tuple[int, ...],
-        like: Any,
-        *,
-        copies: int = 0,
-        measure: Measure | None = None,
+        self, job: Any, rows: Shape, like: Any, *, copies: int = 0, measure: Measure | None = None
     ) -> Decision:
         """What the job is computed by; nothing else decides.
 
@@ -244,7 +238,7 @@ class Calls:
         best = min(seconds, key=seconds.__getitem__) if seconds else options[0].name
         return Decision(job, options, next(option for option in options if option.name == best), seconds)
 
-    def function(self, decision: Decision, rows: tuple[int, ...]) -> Runner:
+    def function(self, decision: Decision, rows: Shape) -> Runner:
         """What was decided, as a function of an x that has these axes of rows."""
         job, size = decision.job, decision.rows_at_a_time
         run = self.kind.function(job, decision.chosen, None if size else rows)
@@ -305,26 +299,12 @@ class Calls:
         known = not self._compiles and getattr(ops, "concrete", _never)(x)
         return known and all(ops.values(column) is not None for column in ids)
 
-    def _job(
-        self,
-        way: Way,
-        rows: tuple[int, ...],
-        shape: tuple[int, ...],
-        training: bool,
-        keep: bool,
-        concrete: bool,
-    ) -> Any:
+    def _job(self, way: Way, rows: Shape, shape: Shape, training: bool, keep: bool, concrete: bool) -> Any:
         keep = keep and not training and self.memory_limit is None
-        return self.kind.job(way, rows, shape, training=training, keep=keep, concrete=concrete)
+        return self.kind.job(way, rows, shape, training, keep, concrete)
 
     def _within(
-        self,
-        job: Any,
-        rows: tuple[int, ...],
-        options: Sequence[Any],
-        profile: Profile,
-        size: int,
-        copies: int,
+        self, job: Any, rows: Shape, options: Sequence[Any], profile: Profile, size: int, copies: int
     ) -> Decision:
         """The fastest that keeps the limit of memory."""
         assert self.memory_limit is not None

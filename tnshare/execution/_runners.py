@@ -15,6 +15,7 @@ from tnshare.ops import Ops
 from tnshare.planning import FREE, GROUP, Plan, Way
 
 Runner = Callable[..., Any]
+Shape = tuple[int, ...]
 # Factors in the order of the nodes, bias, x, ids, keeper.
 Inputs = tuple[Sequence[Any], Any, Any, Any, "Keeper | None"]
 
@@ -29,9 +30,7 @@ class Keeper(Protocol):
         """Another one of the same kind, with nothing in it."""
 
 
-def chunked(
-    run: Runner, ops: Ops[Any], way: Way, tasks: tuple[int, ...], rows: tuple[int, ...], size: int
-) -> Runner:
+def chunked(run: Runner, ops: Ops[Any], way: Way, tasks: Shape, rows: Shape, size: int) -> Runner:
     """Some rows at a time, of an x whose axes ``rows`` are folded into one first; those of mixed tasks are.
 
     Nothing is kept for the backward pass, which computes them again. ``run`` takes any number of rows.

@@ -12,7 +12,7 @@ import numpy as np
 
 from tnshare.checks import whole
 from tnshare.errors import TnshareError
-from tnshare.execution import Calls, Runner, has_gradient, time_in_rounds
+from tnshare.execution import Calls, Runner, Shape, has_gradient, time_in_rounds
 from tnshare.ops import Ops
 from tnshare.planning import Way
 
@@ -68,7 +68,7 @@ def source(
     return calls.source(way, batch, like, training=training, sizes=_sizes(batch, sizes))
 
 
-def _sizes(batch: int, sizes: Sequence[int]) -> tuple[int, ...]:
+def _sizes(batch: int, sizes: Sequence[int]) -> Shape:
     whole("batch", batch)
     return tuple(whole("sizes", size) for size in sizes)
 
@@ -79,7 +79,7 @@ def _calls(layer: Layer, ops: Ops[Any]) -> Calls:
     return cached_calls(layer, ops)
 
 
-def _inputs(layer: Layer, shape: tuple[int, ...], way: Way, ops: Ops[Any], like: Any) -> tuple[Any, Any]:
+def _inputs(layer: Layer, shape: Shape, way: Way, ops: Ops[Any], like: Any) -> tuple[Any, Any]:
     """An input of this shape, and ids."""
     rng = np.random.default_rng(0)
     if isinstance(layer, Embedding):

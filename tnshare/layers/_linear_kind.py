@@ -9,7 +9,7 @@ from itertools import zip_longest
 from typing import Any
 
 from tnshare.errors import TnshareError
-from tnshare.execution import CallKind, Runner, fixed_axes
+from tnshare.execution import CallKind, Runner, Shape, fixed_axes
 from tnshare.planning import (
     MOST_KEPT_NUMBERS,
     Candidate,
@@ -39,23 +39,14 @@ _HOPELESS = 2.0  # times as slow by the prediction: not timed for grouping rows 
 class LinearKind(CallKind[Job, Candidate]):
     """Inputs are (..., in_features); rows of mixed tasks may have several vectors each."""
 
-    def rows_of(self, way: Way, ids: int | None, shape: tuple[int, ...]) -> tuple[int, ...]:
+    def rows_of(self, way: Way, ids: int | None, shape: Shape) -> Shape:
         own = (self.layer.in_features,)
         return leading_axes(way, ids, shape, self.layer.task_shape, own, "in_features last")
 
-    def shape(self, rows: Sequence[int], sizes: Sequence[int] | None) -> tuple[int, ...]:
+    def shape(self, rows: Sequence[int], sizes: Sequence[int] | None) -> Shape:
         return (*rows, *(sizes or ()), self.layer.in_features)
 
-    def job(
-        self,
-        way: Way,
-        rows: tuple[int, ...],
-        shape: tuple[int, ...],
-        *,
-        training: bool,
-        keep: bool,
-        concrete: bool,
-    ) -> Job:
+    def job(self, way: Way, rows: Shape, shape: Shape, training: bool, keep: bool, concrete: bool) -> Job:
         network, inner = self.layer.network, bucket(math.prod(rows[1:])) if len(rows) > 1 else None
         if way != "mixed":
             rows, inner = (math.prod(rows),), None
@@ -68,7 +59,7 @@ class LinearKind(CallKind[Job, Candidate]):
             return (form,)
         return candidates(job, profile, form)
 
-    def function(self, job: Job, option: Candidate, rows: tuple[int, ...] | None) -> Runner:
+    def function(self, job: Job, option: Candidate, rows: Shape | None) -> Runner:
         return runner(job, option, self.ops, rows)
 
     def code(self, option: Candidate) -> str:
@@ -87,7 +78,7 @@ class LinearKind(CallKind[Job, Candidate]):
             "way": [job.way, job.batch, job.inner, job.training, job.keep, job.bias],
         }
 
-    def peak_bytes(self, job: Job, option: Candidate, rows: tuple[int, ...], part: int, itemsize: int) -> int:
+    def peak_bytes(self, job: Job, option: Candidate, rows: Shape, part: int, itemsize: int) -> int:
         exact = job if job.inner is None else replace(job, inner=math.prod(rows[1:]))
         return needed(exact, option, part, max(self.rows_in(job.way, rows), 1)) * itemsize
 

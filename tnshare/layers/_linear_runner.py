@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tnshare.execution import Keeper, Runner, fixed_axes
+from tnshare.execution import Keeper, Runner, Shape, fixed_axes
 from tnshare.ops import Ops
 from tnshare.planning import Candidate, Job, group, kept_program, program
 
 
-def runner(job: Job, candidate: Candidate, ops: Ops[Any], rows: tuple[int, ...] | None) -> Runner:
+def runner(job: Job, candidate: Candidate, ops: Ops[Any], rows: Shape | None) -> Runner:
     """A call for inputs whose axes before the last are ``rows``, not counting task axes; None: any."""
     run = _WAYS["grouped" if candidate.grouped else job.way](job, candidate, ops)
     if rows is None:
@@ -20,7 +20,7 @@ def runner(job: Job, candidate: Candidate, ops: Ops[Any], rows: tuple[int, ...] 
     return run if len(rows) == folded else _folding(job, run, ops, rows)
 
 
-def _folding(job: Job, run: Runner, ops: Ops[Any], lead: tuple[int, ...]) -> Runner:
+def _folding(job: Job, run: Runner, ops: Ops[Any], lead: Shape) -> Runner:
     """Fold the axes before the last into one, or two, and unfold those of the result."""
     tasks = job.network.task_shape
     before = tasks if job.way == "each" else ()
@@ -51,7 +51,7 @@ def _folding_any(job: Job, run: Runner, ops: Ops[Any]) -> Runner:
     return folded
 
 
-def _two(job: Job, lead: tuple[int, ...]) -> tuple[int, ...]:
+def _two(job: Job, lead: Shape) -> Shape:
     """The axes that a plan knows: rows, and where each has a task of its own, the vectors of a row."""
     return (math.prod(lead),) if job.inner is None else (lead[0], math.prod(lead[1:]))
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from tnshare.errors import TnshareError
+from tnshare.execution import Shape
 from tnshare.planning import Way
 
 
 def leading_axes(
     way: Way,
     ids: int | None,
-    shape: tuple[int, ...],
-    tasks: tuple[int, ...],
+    shape: Shape,
+    tasks: Shape,
     own: tuple[int | str, ...] = (),
     where: str = "",
     most: int | None = None,
-) -> tuple[int, ...]:
+) -> Shape:
     """The axes of x before its ``own``, without those of tasks; refuses an x that does not fit.
 
     Of its own axes the first has a size, the others names. ``ids`` is how many there are, where every row has

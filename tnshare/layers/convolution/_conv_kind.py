@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from tnshare.errors import TnshareError
-from tnshare.execution import CallKind, Runner, fixed_axes
+from tnshare.execution import CallKind, Runner, Shape, fixed_axes
 from tnshare.layers._rows_of_x import leading_axes
 from tnshare.ops import Ops
 from tnshare.planning import MOST_KEPT_NUMBERS, USUAL_PLACES, Candidate, Form, Profile, Way, bucket
@@ -31,11 +31,11 @@ class ConvKind(CallKind[ConvJob, ConvCandidate]):
             )
         super().__init__(layer, ops)
 
-    def rows_of(self, way: Way, ids: int | None, shape: tuple[int, ...]) -> tuple[int, ...]:
+    def rows_of(self, way: Way, ids: int | None, shape: Shape) -> Shape:
         own = (self.layer.in_channels, *"dhw"[-len(self.layer.kernel) :])
         return leading_axes(way, ids, shape, self.layer.task_shape, own, "channels before the places", most=1)
 
-    def shape(self, rows: Sequence[int], sizes: Sequence[int] | None) -> tuple[int, ...]:
+    def shape(self, rows: Sequence[int], sizes: Sequence[int] | None) -> Shape:
         geometry, dims = self.layer.geometry, len(self.layer.kernel)
         if sizes is None:
             reach = (d * (k - 1) + 1 for k, d in zip(geometry.kernel, geometry.dilation, strict=True))
@@ -46,16 +46,7 @@ class ConvKind(CallKind[ConvJob, ConvCandidate]):
             )
         return (*rows, self.layer.in_channels, *sizes)
 
-    def job(
-        self,
-        way: Way,
-        rows: tuple[int, ...],
-        shape: tuple[int, ...],
-        *,
-        training: bool,
-        keep: bool,
-        concrete: bool,
-    ) -> ConvJob:
+    def job(self, way: Way, rows: Shape, shape: Shape, training: bool, keep: bool, concrete: bool) -> ConvJob:
         sizes = shape[len(shape) - len(self.layer.kernel) :]
         self.layer.geometry.check(sizes)
         if way == "mixed" and rows == (0,):  # no row, no task: whichever has the right shape
@@ -67,7 +58,7 @@ class ConvKind(CallKind[ConvJob, ConvCandidate]):
         assert not isinstance(form, Candidate)
         return conv_candidates(job, profile, form)
 
-    def function(self, job: ConvJob, option: ConvCandidate, rows: tuple[int, ...] | None) -> Runner:
+    def function(self, job: ConvJob, option: ConvCandidate, rows: Shape | None) -> Runner:
         run = conv_runner(job, option, self.ops)
         if rows != (0,) or job.way != "one":
             return run
@@ -86,9 +77,7 @@ class ConvKind(CallKind[ConvJob, ConvCandidate]):
         way = [job.way, job.rows, list(job.sizes), job.training, bool(job.keep)]
         return {"conv": repr(self.layer), "way": way}
 
-    def peak_bytes(
-        self, job: ConvJob, option: ConvCandidate, rows: tuple[int, ...], part: int, itemsize: int
-    ) -> int:
+    def peak_bytes(self, job: ConvJob, option: ConvCandidate, rows: Shape, part: int, itemsize: int) -> int:
         return conv_bytes(job, option, part, part < self.rows_in(job.way, rows), itemsize)
 
     def seconds(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tnshare.execution import CallKind, Runner, fixed_axes
+from tnshare.execution import CallKind, Runner, Shape, fixed_axes
 from tnshare.layers._rows_of_x import leading_axes
 from tnshare.planning import MOST_KEPT_NUMBERS, Candidate, Form, Profile, Way, bucket
 
@@ -22,21 +22,14 @@ class LookupKind(CallKind[LookupJob, LookupCandidate]):
     layer: Embedding
     guarded = False  # in a table, with tokens beside it, an id of -1 would be the last task
 
-    def rows_of(self, way: Way, ids: int | None, shape: tuple[int, ...]) -> tuple[int, ...]:
+    def rows_of(self, way: Way, ids: int | None, shape: Shape) -> Shape:
         return leading_axes(way, ids, shape, self.layer.task_shape)
 
-    def shape(self, rows: Sequence[int], sizes: Sequence[int] | None) -> tuple[int, ...]:
+    def shape(self, rows: Sequence[int], sizes: Sequence[int] | None) -> Shape:
         return (*rows, *(sizes or ()))
 
     def job(
-        self,
-        way: Way,
-        rows: tuple[int, ...],
-        shape: tuple[int, ...],
-        *,
-        training: bool,
-        keep: bool,
-        concrete: bool,
+        self, way: Way, rows: Shape, shape: Shape, training: bool, keep: bool, concrete: bool
     ) -> LookupJob:
         inner = bucket(math.prod(rows[1:])) if way == "mixed" else None
         count = bucket(self.rows_in(way, rows))
@@ -48,7 +41,7 @@ class LookupKind(CallKind[LookupJob, LookupCandidate]):
         assert not isinstance(form, Candidate)
         return lookup_candidates(job, profile, form)
 
-    def function(self, job: LookupJob, option: LookupCandidate, rows: tuple[int, ...] | None) -> Runner:
+    def function(self, job: LookupJob, option: LookupCandidate, rows: Shape | None) -> Runner:
         return lookup_runner(job, option, self.ops)
 
     def code(self, option: LookupCandidate) -> str:
@@ -60,7 +53,7 @@ class LookupKind(CallKind[LookupJob, LookupCandidate]):
         return {"embedding": repr(self.layer), "way": way}
 
     def peak_bytes(
-        self, job: LookupJob, option: LookupCandidate, rows: tuple[int, ...], part: int, itemsize: int
+        self, job: LookupJob, option: LookupCandidate, rows: Shape, part: int, itemsize: int
     ) -> int:
         exact = job if job.inner is None else replace(job, inner=math.prod(rows[1:]))
         return lookup_bytes(exact, option, part, part < self.rows_in(job.way, rows), itemsize)

@@ -15,8 +15,6 @@ from tnshare.planning import (
     Candidate,
     Form,
     Job,
-    Plan,
-    Prices,
     Profile,
     Way,
     bucket,
@@ -24,6 +22,7 @@ from tnshare.planning import (
     check_fits,
     keep_limit,
     needed,
+    priced,
     with_input,
 )
 
@@ -84,9 +83,8 @@ class LinearKind(CallKind[Job, Candidate]):
 
     def seconds(self, job: Job, option: Candidate, profile: Profile, rows: int, training: bool) -> float:
         network = with_input(job.network, job.way, rows, job.inner)
-        plan = Plan.of(network, option.plan.moves, option.plan.why)
         keep = MOST_KEPT_NUMBERS if option.kept and training == job.training else 0
-        return Prices(network, profile, training, keep).of(plan)
+        return priced(option.plan, network, profile, training, keep)[0]
 
     def worth_timing(self, options: Sequence[Candidate]) -> Sequence[Candidate]:
         """Half of them the best predictions, then the best of other trees.

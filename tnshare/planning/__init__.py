@@ -7,7 +7,7 @@ from ._job import MOST_KEPT_NUMBERS, READ, AnyJob, AnyOption, Candidate, Job, ch
 from ._memory_limit import fastest_within, seconds_in_parts
 from ._peak_memory import needed, plan_peak, task_gradients
 from ._plan import Plan
-from ._prices import Prices
+from ._prices import Prices, priced
 from ._row_groups import RowGroups, group
 from ._search import Form, Goal, best_plans
 from ._steps import FREE, IDS, Move, Step, Take
@@ -59,6 +59,7 @@ __all__ = [
     "measure",
     "needed",
     "plan_peak",
+    "priced",
     "profile",
     "profile_for",
     "program",

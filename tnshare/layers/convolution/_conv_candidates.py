@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tnshare.network import Network
-from tnshare.planning import Form, Goal, Plan, Prices, Profile, Way, best_plans
+from tnshare.planning import Form, Goal, Plan, Prices, Profile, Way, best_plans, priced
 
 from ._chains import Chain, chains
 from ._conv import Conv
@@ -62,17 +63,15 @@ class ConvJob:
 
 @dataclass(frozen=True)
 class ConvCandidate:
-    """One way to compute a call: a chain, with plans for its parts; ``seconds`` is a prediction.
+    """One way to compute a call: a chain, with plans for its kernels and what is before and after.
 
-    ``peak`` is a bound on the bytes alive at once, in single precision. ``kept``: the kernels, of all tasks
-    if rows are mixed, are computed once and kept in inference.
+    ``seconds`` is a prediction, ``peak`` a bound on the bytes alive at once, in single precision. ``kept``:
+    the kernels, of all tasks if rows are mixed, are computed once and kept in inference.
     """
 
     name: str
     chain: Chain
-    before: Plan | None
-    kernels: Plan
-    after: Plan | None
+    plans: Mapping[str, Plan]
     seconds: float
     flops: int
     kept: bool = False
@@ -83,12 +82,7 @@ class ConvCandidate:
     @property
     def parts(self) -> tuple[tuple[str, Plan, bool], ...]:
         """The plans, each with what it is of, and whether its result is kept."""
-        plans = {"before": self.before, "kernels": self.kernels, "after": self.after}
-        return tuple(
-            (title, plan, self.kept and title == "kernels")
-            for title, plan in plans.items()
-            if plan is not None
-        )
+        return tuple((title, plan, self.kept and title == "kernels") for title, plan in self.plans.items())
 
 
 @lru_cache(maxsize=4096)
@@ -107,64 +101,47 @@ def conv_candidates(job: ConvJob, profile: Profile, form: Form = "any") -> tuple
         "materialised": whole,
         "factored": [chain for chain in every if chain not in whole],
     }[form]
-    found = [_candidate(job, profile, chain) for chain in chosen]
+    found = [conv_candidate(job, profile, chain) for chain in chosen]
     return tuple(sorted(found, key=lambda candidate: candidate.seconds))
 
 
-def conv_seconds(job: ConvJob, candidate: ConvCandidate, profile: Profile) -> float:
-    """A prediction for a candidate, were its plans used for this job."""
-    chain, plans = candidate.chain, {title: plan for title, plan, _ in candidate.parts}
-    priced = {
-        title: Prices(network, profile, job.training).of(Plan.of(network, plans[title].moves, ""))
-        for title, network in _networks(job, chain, candidate.kept).items()
-    }
-    return _seconds(job, profile, chain, priced, candidate.kept)
-
-
-def _candidate(job: ConvJob, profile: Profile, chain: Chain) -> ConvCandidate:
-    kept = 0 < _numbers(chain, job) <= job.keep
-    found = {
-        title: _best(network, profile, job.training) for title, network in _networks(job, chain, kept).items()
-    }
-    plans = {title: plan for title, (_, plan) in found.items()}
-    seconds = _seconds(job, profile, chain, {title: s for title, (s, _) in found.items()}, kept)
-    flops = _convolution(job, profile, chain)[1] + sum(plan.flops for plan in plans.values())
-    before, kernels, after = plans.get("before"), plans["kernels"], plans.get("after")
-    candidate = ConvCandidate(chain.name, chain, before, kernels, after, seconds, flops, kept)
-    return replace(candidate, peak=conv_bytes(job, candidate, job.rows, False, 4))
-
-
-def _networks(job: ConvJob, chain: Chain, kept: bool) -> dict[str, Network]:
-    """What is contracted in front of the convolution, to its kernels, and behind it."""
+def conv_candidate(
+    job: ConvJob, profile: Profile, chain: Chain, plans: Mapping[str, Plan] | None = None
+) -> ConvCandidate:
+    """The candidate of a chain, by plans that were made for other rows, or else by the best."""
     geometry = job.layer.geometry
     places, results = math.prod(job.sizes), math.prod(geometry.places(job.sizes))
+    kept = 0 < _numbers(chain, job) <= job.keep
     way: Way = "each" if kept and job.way == "mixed" else job.way
-    found = {"before": chain.entering(job.images * geometry.groups, places)} if chain.before else {}
-    found["kernels"] = chain.kernels(way, job.stacked)
+    parts = {"before": chain.entering(job.images * geometry.groups, places)} if chain.before else {}
+    parts["kernels"] = chain.kernels(way, job.stacked)
     if chain.after:
         rows = job.rows if chain.late else job.images * (job.tasks if job.way == "fan_out" else 1)
-        found["after"] = chain.leaving(job.way, rows, results)
-    return found
-
-
-def _seconds(job: ConvJob, profile: Profile, chain: Chain, parts: dict[str, float], kept: bool) -> float:
-    seconds = _convolution(job, profile, chain)[0]
-    seconds += sum(part for title, part in parts.items() if not (title == "kernels" and kept))
+        parts["after"] = chain.leaving(job.way, rows, results)
+    found = {
+        title: priced(plans[title], network, profile, job.training)
+        if plans
+        else _best(network, profile, job.training)
+        for title, network in parts.items()
+    }
+    seconds, flops = _convolution(job, profile, chain, results)
+    seconds += sum(part for title, (part, _) in found.items() if not (title == "kernels" and kept))
     if not chain.late and job.way == "mixed":
-        places, results = math.prod(job.sizes), math.prod(job.layer.geometry.places(job.sizes))
         moved = profile.stream(job.rows * _count(chain, chain.inputs) * places)
         moved += profile.stream(job.rows * _count(chain, chain.outputs) * results)
         seconds += moved * (2 if job.training else 1)
-    return seconds
+    chosen = {title: plan for title, (_, plan) in found.items()}
+    flops += sum(plan.flops for plan in chosen.values())
+    candidate = ConvCandidate(chain.name, chain, chosen, seconds, flops, kept)
+    return replace(candidate, peak=conv_bytes(job, candidate, job.rows, False, 4))
 
 
-def _convolution(job: ConvJob, profile: Profile, chain: Chain) -> tuple[float, int]:
+def _convolution(job: ConvJob, profile: Profile, chain: Chain, results: int) -> tuple[float, int]:
     """Seconds and flops of the convolution itself: the matrix product that it is, and what it moves.
 
     Libraries bring inputs and outputs into an order of their own, in which output channels come in blocks.
     """
     geometry = job.layer.geometry
-    results = math.prod(geometry.places(job.sizes))
     channels = _count(chain, chain.inputs)
     inner = channels * math.prod(geometry.kernel)
     columns = _count(chain, chain.outputs) // geometry.groups

@@ -14,7 +14,7 @@ from tnshare.ops import Ops
 from tnshare.planning import MOST_KEPT_NUMBERS, USUAL_PLACES, Candidate, Form, Profile, Way, bucket
 
 from ._conv import Conv
-from ._conv_candidates import ConvCandidate, ConvJob, conv_candidates, conv_seconds
+from ._conv_candidates import ConvCandidate, ConvJob, conv_candidate, conv_candidates
 from ._conv_memory import conv_bytes
 from ._conv_runner import conv_runner
 
@@ -83,4 +83,5 @@ class ConvKind(CallKind[ConvJob, ConvCandidate]):
     def seconds(
         self, job: ConvJob, option: ConvCandidate, profile: Profile, rows: int, training: bool
     ) -> float:
-        return conv_seconds(replace(job, rows=rows, training=training), option, profile)
+        part = replace(job, rows=rows, training=training)
+        return conv_candidate(part, profile, option.chain, option.plans).seconds

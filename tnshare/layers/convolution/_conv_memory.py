@@ -23,7 +23,7 @@ _WORK = 16384  # bytes of work space that a library may take for a convolution, 
 def conv_bytes(job: ConvJob, candidate: ConvCandidate, rows: int, part: bool, itemsize: int) -> int:
     """A bound on the bytes alive at once for so many rows, which are all or a part of them."""
     layer, geometry, chain, training = job.layer, job.layer.geometry, candidate.chain, job.training
-    sizes, tasks = chain.network.sizes, job.tasks
+    sizes, tasks, plans = chain.network.sizes, job.tasks, candidate.plans
     images = rows * (tasks if job.way == "each" else 1)
     outputs = images * (tasks if job.way == "fan_out" else 1)
     places, results = math.prod(job.sizes), math.prod(geometry.places(job.sizes))
@@ -49,10 +49,10 @@ def conv_bytes(job: ConvJob, candidate: ConvCandidate, rows: int, part: bool, it
     if training:
         alive += task_gradients(layer.network, part) + tasks * layer.bias_size
     spread = {"b": images * geometry.groups, "m": places}
-    alive += 0 if candidate.before is None else plan_peak(candidate.before, spread, training, part)
+    alive += plan_peak(plans["before"], spread, training, part) if "before" in plans else 0
     spread = {"b": rows if chain.late else outputs, "m": results}
-    alive += 0 if candidate.after is None else plan_peak(candidate.after, spread, training, part)
-    alive += plan_peak(candidate.kernels, {GROUP: present}, training, part)
+    alive += plan_peak(plans["after"], spread, training, part) if "after" in plans else 0
+    alive += plan_peak(plans["kernels"], {GROUP: present}, training, part)
     if part:
         alive += own + images * layer.in_channels * places * (2 if training else 1)
     return alive * itemsize + _WORK

@@ -16,11 +16,11 @@ from tnshare.planning import (
     Form,
     Goal,
     Plan,
-    Prices,
     Profile,
     Way,
     best_plans,
     plan_peak,
+    priced,
     task_gradients,
 )
 
@@ -80,44 +80,30 @@ class LookupCandidate:
 @lru_cache(maxsize=4096)
 def lookup_candidates(job: LookupJob, profile: Profile, form: Form = "any") -> tuple[LookupCandidate, ...]:
     """Both, the one that is predicted to be the faster first."""
-    kept = 0 < math.prod(job.layer.network.shape) <= job.keep
-    (rows, by_rows), (table, by_table) = (
-        best_plans(network, profile, Goal(job.training), 1)[0]
-        for network in (rows_network(job), table_network(job))
-    )
-    every = (
-        LookupCandidate("rows looked up, then contracted", by_rows, False, rows),
-        LookupCandidate("tables composed, then rows looked up", by_table, True, table, kept),
-    )
-    found = {"any": every, "factored": every[:1], "materialised": every[1:]}[form]
-    return tuple(sorted((_predicted(job, profile, c) for c in found), key=lambda c: c.seconds))
+    tables = {"any": (False, True), "factored": (False,), "materialised": (True,)}[form]
+    found = [lookup_candidate(job, profile, table) for table in tables]
+    return tuple(sorted(found, key=lambda candidate: candidate.seconds))
 
 
-def lookup_seconds(job: LookupJob, candidate: LookupCandidate, profile: Profile) -> float:
-    """A prediction for a candidate, were its plan used for this job."""
-    network = table_network(job) if candidate.table else rows_network(job)
-    contracting = Prices(network, profile, job.training).of(Plan.of(network, candidate.plan.moves, ""))
-    return _seconds(job, candidate, profile, contracting)
-
-
-def _predicted(job: LookupJob, profile: Profile, candidate: LookupCandidate) -> LookupCandidate:
-    """With what looking up takes besides the contraction."""
-    seconds = _seconds(job, candidate, profile, candidate.seconds)
-    return replace(candidate, seconds=seconds, peak=lookup_bytes(job, candidate, job.rows, False, 4))
-
-
-def _seconds(job: LookupJob, candidate: LookupCandidate, profile: Profile, contracting: float) -> float:
-    layer, network, passes = job.layer, job.layer.network, 3 if job.training else 1
-    tasks = math.prod(network.task_shape)
-    if not candidate.table:
-        width = math.prod(holder(network).shape) // layer.num_embeddings
-        copies = tasks if job.way == "each" else 1
-        return contracting + passes * profile.stream(copies * job.tokens * width)
-    copies = tasks if job.way in ("each", "fan_out") else 1
-    looking = passes * profile.stream(copies * job.tokens * layer.embedding_dim)
-    if job.training:  # the gradient of a table is as large as the table
-        looking += profile.stream(math.prod(candidate.plan.network.shape))
-    return looking + (0.0 if candidate.kept else contracting)
+def lookup_candidate(
+    job: LookupJob, profile: Profile, table: bool, plan: Plan | None = None
+) -> LookupCandidate:
+    """One of both, by a plan that was made for other rows, or else by the best."""
+    layer, passes = job.layer, 3 if job.training else 1
+    network, tasks = (table_network if table else rows_network)(job), math.prod(layer.task_shape)
+    if plan is None:
+        seconds, plan = best_plans(network, profile, Goal(job.training), 1)[0]
+    else:
+        seconds, plan = priced(plan, network, profile, job.training)
+    kept = table and 0 < math.prod(layer.network.shape) <= job.keep
+    copies = tasks if job.way == "each" or (table and job.way == "fan_out") else 1
+    width = layer.embedding_dim if table else math.prod(holder(layer.network).shape) // layer.num_embeddings
+    looking = passes * profile.stream(copies * job.tokens * width)
+    if table and job.training:  # the gradient of a table is as large as the table
+        looking += profile.stream(math.prod(network.shape))
+    name = "tables composed, then rows looked up" if table else "rows looked up, then contracted"
+    found = LookupCandidate(name, plan, table, looking + (0.0 if kept else seconds), kept)
+    return replace(found, peak=lookup_bytes(job, found, job.rows, False, 4))
 
 
 def lookup_bytes(job: LookupJob, candidate: LookupCandidate, rows: int, part: bool, itemsize: int) -> int:

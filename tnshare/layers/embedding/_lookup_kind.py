@@ -11,7 +11,7 @@ from tnshare.execution import CallKind, Runner, Shape, fixed_axes
 from tnshare.layers._rows_of_x import leading_axes
 from tnshare.planning import MOST_KEPT_NUMBERS, Candidate, Form, Profile, Way, bucket
 
-from ._lookup_candidates import LookupCandidate, LookupJob, lookup_bytes, lookup_candidates, lookup_seconds
+from ._lookup_candidates import LookupCandidate, LookupJob, lookup_bytes, lookup_candidate, lookup_candidates
 from ._lookup_runner import lookup_runner
 from ._table import Embedding
 
@@ -61,4 +61,5 @@ class LookupKind(CallKind[LookupJob, LookupCandidate]):
     def seconds(
         self, job: LookupJob, option: LookupCandidate, profile: Profile, rows: int, training: bool
     ) -> float:
-        return lookup_seconds(replace(job, rows=rows, training=training), option, profile)
+        part = replace(job, rows=rows, training=training)
+        return lookup_candidate(part, profile, option.table, option.plan).seconds

@@ -17,20 +17,10 @@ from ._array_facts import has_gradient
 from ._runners import Inputs, Runner
 
 _STORED = "autotune"
-
-
 _SECONDS = 0.15  # for each candidate that is not out of the question, at least three rounds
-
-
 _HOPELESS, _CLOSE = 2.0, 1.15  # times as slow as the fastest: not timed again; the less after many rounds
-
-
 _SLICE = 0.02  # seconds that other processes may take at a time, which one in the first rounds is forgiven
-
-
 _FIRST = 6
-
-
 _MOST = 1000  # rounds
 
 

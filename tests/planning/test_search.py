@@ -14,7 +14,18 @@ from hypothesis import strategies as st
 import tnshare as tn
 from tnshare.network import Network, Node
 from tnshare.ops import numpy_ops
-from tnshare.planning import KEPT, PROFILES, WAYS, Goal, Plan, Prices, Step, _search, best_plans, with_input
+from tnshare.planning import (
+    MOST_KEPT_NUMBERS,
+    PROFILES,
+    WAYS,
+    Goal,
+    Plan,
+    Prices,
+    Step,
+    _search,
+    best_plans,
+    with_input,
+)
 from tnshare.planning.devices._profile import SIZES
 from tnshare.testing import linear_cases, network_cases
 from tnshare.testing.oracles import einsum
@@ -25,7 +36,7 @@ FORMS = st.sampled_from(["any", "factored", "materialised"])
 
 
 @st.composite
-def goals(draw, keeps=(0, 0, 3, 30, KEPT)):
+def goals(draw, keeps=(0, 0, 3, 30, MOST_KEPT_NUMBERS)):
     training = draw(st.booleans())
     return Goal(training, 0 if training else draw(st.sampled_from(keeps)), draw(FORMS))
 
@@ -182,7 +193,7 @@ def test_a_thin_factor_of_many_rows_is_turned_for_its_gradient_alone():
 def test_what_is_kept_may_lie_in_any_order():
     """The same rows for all tasks: of the weights behind U_i, the ones whose task axis is first are kept."""
     layer = tn.Linear(64, 64, tasks=1000, spec=tn.Tucker((8, 16, 25)))
-    found = best_plans(with_input(layer.network, "fan_out", 128), CPU, Goal(False, KEPT))
+    found = best_plans(with_input(layer.network, "fan_out", 128), CPU, Goal(False, MOST_KEPT_NUMBERS))
     plan = found[0][1]
     assert plan.steps[-1].result == ("task", "b", "o")
     assert plan.steps[-1].variant == "right"

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import product
 from typing import Any, Literal, get_args
 
-from tnshare.checks import whole
+from tnshare.checks import flag, listed, whole
 from tnshare.errors import TnshareError
 from tnshare.planning import (
     PROFILES,
@@ -71,7 +71,7 @@ class Calls:
         if not isinstance(strategy, Candidate) and strategy not in get_args(Strategy):
             raise TnshareError(f"strategy must be one of {get_args(Strategy)}: found {strategy!r}")
         self.kind, self.layer, self.ops, self.strategy = kind, kind.layer, kind.ops, strategy
-        self.memory_limit = None if memory_limit is None else whole("memory_limit", memory_limit, least=0)
+        self.memory_limit = None if memory_limit is None else whole("memory_limit", memory_limit)
         self._only_tasks = self.layer.task_shape[0] if len(self.layer.task_shape) == 1 else 0
         self._guards: Callable[[Any], bool] = getattr(self.ops, "guards", _never) if kind.guarded else _never
         self._compiles = hasattr(self.ops, "jit")
@@ -184,6 +184,9 @@ class Calls:
     ) -> Decision:
         """What an eager call decides; where calls are compiled, what a traced one does."""
         lead, eager = (whole("batch", batch, least=0),), not self._compiles
+        flag("training", training)
+        if sizes is not None:
+            sizes = tuple(whole("sizes", size) for size in listed("sizes", sizes, "whole numbers"))
         job = self.job(way, lead, sizes, training=training, keep=eager, concrete=eager)
         return self.choose(job, self.kind.rows_of(way, None, self.shape(way, lead, sizes)), like)
 

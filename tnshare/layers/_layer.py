@@ -94,6 +94,11 @@ class Layer(ABC):
     def adopt(self, decomposition: Decomposition) -> dict[str, NDArray]:
         """The factors of a decomposition under the names of this layer's parameters."""
         d = decomposition
+        if not isinstance(d, Decomposition):
+            raise TnshareError(
+                f"a decomposition by {self.spec!r} of weights {self.network.shape} was expected: "
+                f"found {type(d).__name__}"
+            )
         if d.spec != self.spec or d.network.shape != self.network.shape:
             raise TnshareError(
                 f"a decomposition by {self.spec!r} of weights {self.network.shape} was expected: found {d!r}"
@@ -118,6 +123,13 @@ class Layer(ABC):
         _ = self.network  # a wrong rank is told now, not at the first call
 
 
+def check_layer(layer: Any) -> None:
+    """Refuse what is no description of a layer."""
+    if not isinstance(layer, Layer):
+        kind = f"{type(layer).__module__}.{type(layer).__name__}"
+        raise TnshareError(f"expected a description such as tnshare.Linear: found {kind}")
+
+
 def read_tasks(tasks: Tasks, reserved: Sequence[str]) -> tuple[tuple[str, int], ...]:
     """The task axes with their sizes, hashable."""
     if not isinstance(tasks, Mapping | tuple):
@@ -130,7 +142,10 @@ def read_tasks(tasks: Tasks, reserved: Sequence[str]) -> tuple[tuple[str, int], 
     for name, _ in pairs:
         if name in (*reserved, "tasks") or not name.isidentifier():
             used = ", ".join(reserved)
-            raise TnshareError(f"a task axis cannot be called {name!r}: the layer itself uses {used}")
+            raise TnshareError(
+                f"a task axis cannot be called {name!r}: it must be an identifier, and the layer itself uses "
+                f"{used}"
+            )
     if len(dict(pairs)) != len(pairs):
         raise TnshareError(f"task axes must have different names: found {tasks!r}")
     return tuple((name, whole(f"tasks[{name!r}]", size)) for name, size in pairs)

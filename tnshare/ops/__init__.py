@@ -1,7 +1,7 @@
 """What tnshare asks of a framework, and NumPy as the reference that every framework is compared with."""
 
 from ._numpy_convolution import Geometry, NDArray, PaddingMode
-from ._operations import Array, Ops, numpy_ops
+from ._operations import Array, Ops, check_ops, numpy_ops
 
 __all__ = [
     "Array",
@@ -9,5 +9,6 @@ __all__ = [
     "NDArray",
     "Ops",
     "PaddingMode",
+    "check_ops",
     "numpy_ops",
 ]

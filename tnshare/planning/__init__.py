@@ -15,7 +15,7 @@ from ._task_ids import Choice, choose, read_tasks, take_rows
 from ._ways import GROUP_AXIS, USUAL_PLACES, WAYS, Way, bucket, with_input
 from .devices._known_devices import PROFILES, Device, calibrate, cpu_model, profile, profile_for
 from .devices._measuring import measure
-from .devices._profile import Profile
+from .devices._profile import Profile, check_profile
 
 __all__ = [
     "BATCH_AXES",
@@ -47,6 +47,7 @@ __all__ = [
     "calibrate",
     "candidates",
     "check_fits",
+    "check_profile",
     "choose",
     "cpu_model",
     "depends_on_batch",

@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 import tnshare as tn
+from tnshare.checks import check_numbers
 from tnshare.files import layer_params, layer_state
-from tnshare.layers import Layer
+from tnshare.layers import Layer, check_layer
 from tnshare_jax._ops import Precision, is_key, ops_with
 
 from ._channel_order import ChannelOrder
@@ -28,8 +28,9 @@ def init(
     Either may be traced, so that `jax.vmap` makes the parameters of several seeds; JAX asks NumPy then, while
     it runs.
     """
+    check_layer(layer)
     if not isinstance(seed, jax.Array):
-        values = layer.init(seed, np.dtype(dtype), scheme)
+        values = layer.init(seed, dtype, scheme)
         return {name: jnp.asarray(value, dtype) for name, value in values.items()}
     number = _number(seed)
     if not isinstance(number, jax.core.Tracer):
@@ -80,7 +81,7 @@ def apply(
     """
     own = ops_with(precision, preferred_element_type)
     order = ChannelOrder.of(layer, dimension_numbers)
-    return order.back(tn.apply(layer, params, order(jnp.asarray(x)), task, ops=own, training=training))
+    return order.back(tn.apply(layer, params, order(_array(x)), task, ops=own, training=training))
 
 
 def fan_out(
@@ -96,7 +97,20 @@ def fan_out(
     """The same x (..., in) through every task: (T, ..., out)."""
     own = ops_with(precision, preferred_element_type)
     order = ChannelOrder.of(layer, dimension_numbers)
-    return order.back(tn.fan_out(layer, params, order(jnp.asarray(x)), ops=own, training=training))
+    return order.back(tn.fan_out(layer, params, order(_array(x)), ops=own, training=training))
+
+
+def _array(x: Any) -> jax.Array:
+    """What JAX takes as an array; says what it does not."""
+    if isinstance(x, jax.Array):
+        return x
+    try:
+        check_numbers("x", x)
+        return jnp.asarray(x)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, tn.TnshareError):
+            raise
+        raise tn.TnshareError(f"x must be an array that JAX can read: found {type(x).__name__}") from None
 
 
 def weight(

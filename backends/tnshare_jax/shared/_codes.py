@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from tnshare.decomposition import Fit, fit_codes
+from tnshare.errors import TnshareError
 
 from ._leaves import Leaf, array_of
 
@@ -41,7 +42,11 @@ def split(shared: Shared, code: jax.Array) -> Codes:
 def checked_code(shared: Shared, code: Any) -> jax.Array:
     """Codes that were given, (code_size,) or (tasks, code_size), as an array; refuses any other."""
     shared.structure.layout.check(code)
-    return jnp.asarray(code)
+    found = jnp.asarray(code)
+    held = [array.dtype for codes in shared.codes.values() for array in codes.values()]
+    if jnp.iscomplexobj(found) and not any(jnp.issubdtype(kind, jnp.complexfloating) for kind in held):
+        raise TnshareError(f"code must be of real numbers, as the tree's are: found {found.dtype}")
+    return found
 
 
 def fitted(shared: Shared, leaves: Mapping[str, Leaf]) -> Fit[jax.Array]:

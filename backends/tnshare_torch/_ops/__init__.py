@@ -1,6 +1,6 @@
 """The array operations of PyTorch."""
 
-from ._calibration import calibrate
+from ._calibration import calibrate, check_device
 from ._torch_ops import TorchOps, array_of, autocasts, ops, out_of_range_refused
 
 __all__ = [
@@ -8,6 +8,7 @@ __all__ = [
     "array_of",
     "autocasts",
     "calibrate",
+    "check_device",
     "ops",
     "out_of_range_refused",
 ]

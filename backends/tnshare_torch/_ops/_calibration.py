@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
+import tnshare as tn
+from tnshare.checks import positive
 from tnshare.ops import NDArray
 from tnshare.planning import Profile
 from tnshare.planning import calibrate as _calibrate
@@ -25,6 +28,16 @@ class _OpsOn(TorchOps):
         return torch.tensor(value, device=self.place) if like is None else torch.tensor(value).to(like)
 
 
+def check_device(device: Any) -> None:
+    """Refuse what torch knows as no device; None is its default."""
+    try:
+        torch.device("cpu" if device is None else device)
+    except (RuntimeError, TypeError):
+        raise tn.TnshareError(
+            f"device must be one of torch's, as 'cpu' or 'cuda:0': found {device!r}"
+        ) from None
+
+
 def calibrate(
     device: torch.device | str = "cpu",
     *,
@@ -36,6 +49,12 @@ def calibrate(
     Layers that are made or first called from now on are planned by it. ``progress(done, total)`` is called
     after every part. The folder is that of the environment variable TNSHARE_CACHE, or the user's own.
     """
+    positive("seconds", seconds)
+    check_device("cpu" if device is None else device)
+    if torch.device(device).type == "meta":
+        raise tn.TnshareError(f"device must be one that computes: found {device!r}")
+    if not (progress is None or callable(progress)):
+        raise tn.TnshareError(f"progress must be a function (done, total): found {progress!r}")
     ops = _OpsOn(torch.device(device))
     like = torch.empty(1, device=device)
     with torch.no_grad():

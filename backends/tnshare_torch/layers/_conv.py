@@ -42,7 +42,9 @@ class _Conv(TaskLayer):
         padding_mode: PaddingMode = "zeros",
         **keywords: Any,
     ) -> None:
-        kernel = (kernel_size,) * self.dims if is_whole(kernel_size) else tuple(kernel_size)  # type: ignore[arg-type]
+        given: Any = kernel_size
+        several = isinstance(given, Sequence) and not isinstance(given, str)
+        kernel = (given,) * self.dims if is_whole(given) else tuple(given) if several else ()
         if len(kernel) != self.dims:
             raise tn.TnshareError(
                 f"kernel_size must be a number, or {self.dims}, one for each dimension: found {kernel_size!r}"
@@ -50,7 +52,7 @@ class _Conv(TaskLayer):
         description = tn.Conv(
             in_channels,
             out_channels,
-            kernel=kernel,  # type: ignore[arg-type]
+            kernel=kernel,
             tasks=tasks,
             spec=spec,
             groups=groups,

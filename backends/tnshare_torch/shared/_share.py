@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import nn
 
+import tnshare as tn
 from tnshare.checks import whole
 from tnshare.models import Roster, Setting, share_arrays
 from tnshare_torch._ops import array_of
@@ -16,11 +19,12 @@ from tnshare_torch._ops import array_of
 from ._example import try_out
 from ._shared_network import Shared
 from .paths._path_choice import Strategy
-from .template._template import check_alike, named_tensors, orders_of, template_of
+from .template._template import check_alike, check_module, named_tensors, orders_of, template_of
 
 
 def replicate(model: nn.Module, tasks: int) -> list[nn.Module]:
     """T copies of one network, to be trained one by one: only from the same values do weights stay alike."""
+    check_module(model, "the network")
     return [copy.deepcopy(model) for _ in range(whole("tasks", tasks))]
 
 
@@ -60,11 +64,12 @@ def share(
     (``shared.explain()`` says why). Dropout draws other numbers at once than one after the other. An
     ``example`` input of one task has all ways tried out now, and lets compiled code mix tasks in a batch.
     """
-    given = list(models.values() if isinstance(models, Mapping) else models)
+    given = _listed(models)
     roster = Roster.of(models if isinstance(models, Mapping) else given, "models")
+    check_given(given)
     check_alike(given)
     model = share_arrays(
-        [{name: array_of(p) for name, p in model.named_parameters()} for model in given],
+        [_numbers(model) for model in given],
         orders_of(given[0]),
         method,
         only=only,
@@ -86,5 +91,60 @@ def share(
         strategy=strategy,
     )
     if example is not None:
-        try_out(shared, example)
+        with said_of(example):
+            try_out(shared, example)
     return shared
+
+
+def _listed(models: Any) -> list[nn.Module]:
+    """The networks that were given, in order."""
+    if not isinstance(models, Sequence | Mapping | nn.ModuleList) or isinstance(models, str | bytes):
+        raise tn.TnshareError(
+            "models must be a list of networks, one for each task, or a dict of them by name: "
+            f"found {type(models).__name__}"
+        )
+    return list(models.values() if isinstance(models, Mapping) else models)
+
+
+def check_given(models: Sequence[Any]) -> None:
+    """Refuse what is no network with numbers of its own."""
+    for number, model in enumerate(models):
+        called = f"model {number}"
+        check_module(model, called)
+        twin = next(n for n, other in enumerate(models) if other is model)
+        if twin != number:
+            raise tn.TnshareError(
+                f"each task needs a network of its own: found the same one as model {twin} and {called}; "
+                "copy it with tnshare_torch.replicate"
+            )
+        if isinstance(model, Shared):
+            raise tn.TnshareError(
+                f"models must be plain networks: found a shared one as {called}; its unshare() gives plain "
+                "ones"
+            )
+        if not any(True for _ in model.parameters()):
+            raise tn.TnshareError(f"models must have parameters to share: found none in {called}")
+        for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+            if tensor.is_meta:
+                raise tn.TnshareError(
+                    f"models must have numbers: found {name} of {called} on the device meta, which has none"
+                )
+
+
+def _numbers(model: nn.Module) -> dict[str, np.ndarray[Any, Any]]:
+    return {name: array_of(p) for name, p in model.named_parameters()}
+
+
+@contextmanager
+def said_of(example: Any) -> Iterator[None]:
+    """What the networks themselves say of an example that they cannot take, as an error about it."""
+    try:
+        yield
+    except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
+        if isinstance(error, tn.TnshareError):
+            raise
+        found = getattr(example, "dtype", type(example).__name__), tuple(getattr(example, "shape", ()))
+        raise tn.TnshareError(
+            f"the example must be an input that the networks take: found {found[0]} {found[1]}, and they "
+            f"say: {error}"
+        ) from error

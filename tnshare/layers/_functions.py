@@ -17,8 +17,8 @@ from ._linear import Linear
 from ._linear_kind import LinearKind
 from .convolution._conv import Conv
 from .convolution._conv_kind import ConvKind
+from .embedding._embedding import Embedding
 from .embedding._lookup_kind import LookupKind
-from .embedding._table import Embedding
 
 
 def apply(

@@ -49,7 +49,7 @@ def task_gradients(network: Network, part: bool) -> int:
     return own + (network.parameters if part else 0)
 
 
-def needed(job: Job, candidate: Candidate, chunk: int, rows: int) -> int:
+def linear_peak(job: Job, candidate: Candidate, chunk: int, rows: int) -> int:
     """The numbers alive at once when so many of the rows are computed at a time."""
     plan, part = candidate.plan, chunk < rows
     sizes = {**plan.network.sizes, "b": chunk} | ({} if job.inner is None else {"m": job.inner})

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from ._numpy_convolution import Geometry, NDArray, convolve
+from ._numpy_convolution import NDArray, convolve
 
 
 class HasShape(Protocol):
@@ -112,15 +112,7 @@ class NumpyOps:
     def concrete(self, a: NDArray) -> bool:
         return True
 
-    def convolve(
-        self,
-        x: NDArray,
-        kernels: NDArray,
-        counts: tuple[int, ...] | None,
-        bias: NDArray | None,
-        geometry: Geometry,
-    ) -> NDArray:
-        return convolve(x, kernels, counts, bias, geometry)
+    convolve = staticmethod(convolve)
 
     def in_chunks(
         self,

@@ -3,7 +3,7 @@
 from ._candidates import candidates
 from ._explanation import explain, explain_plan, explain_table
 from ._generated_code import kept_program, program
-from ._job import MOST_KEPT_NUMBERS, READ, AnyJob, AnyOption, Candidate, Job, check_fits, keep_limit
+from ._job import MOST_KEPT_NUMBERS, READ, AnyJob, AnyOption, Candidate, Job, OnePlan, check_fits, keep_limit
 from ._memory_limit import fastest_within, seconds_in_parts
 from ._peak_memory import needed, plan_peak, task_gradients
 from ._plan import Plan

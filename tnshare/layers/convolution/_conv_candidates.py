@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tnshare.network import Network
-from tnshare.planning import Form, Goal, Plan, Prices, Profile, Way, best_plans, priced
+from tnshare.planning import AnyJob, AnyOption, Form, Goal, Plan, Prices, Profile, Way, best_plans, priced
 
 from ._chains import Chain, chains
 from ._conv import Conv
@@ -20,7 +20,7 @@ _BACKWARD = 3  # a training step convolves three times: outputs, gradients of th
 
 
 @dataclass(frozen=True)
-class ConvJob:
+class ConvJob(AnyJob):
     """What is to be computed: ``rows`` images (of each task for ``"each"``) of ``sizes`` places.
 
     ``keep``: kernels may be kept between calls, as long as they have no more numbers than that. ``concrete``
@@ -37,7 +37,6 @@ class ConvJob:
 
     @property
     def amount(self) -> str:
-        """How much is computed, as users read it."""
         return f"{self.rows} rows of {' x '.join(map(str, self.sizes))} places"
 
     @property
@@ -62,26 +61,30 @@ class ConvJob:
 
 
 @dataclass(frozen=True)
-class ConvCandidate:
+class ConvCandidate(AnyOption):
     """One way to compute a call: a chain, with plans for its kernels and what is before and after.
 
-    ``seconds`` is a prediction, ``peak`` a bound on the bytes alive at once, in single precision. ``kept``:
-    the kernels, of all tasks if rows are mixed, are computed once and kept in inference.
+    ``seconds`` is a prediction, ``peak`` a bound on the bytes alive at once, in single precision. The
+    convolution itself takes ``convolving`` flops. ``kept``: the kernels, of all tasks if rows are mixed, are
+    computed once and kept in inference.
     """
 
     name: str
     chain: Chain
     plans: Mapping[str, Plan]
     seconds: float
-    flops: int
+    convolving: int
     kept: bool = False
     peak: int = 0
 
-    bytes = None  # that are moved: not predicted
+    bytes = None  # not predicted
+
+    @property
+    def flops(self) -> int:
+        return self.convolving + super().flops
 
     @property
     def parts(self) -> tuple[tuple[str, Plan, bool], ...]:
-        """The plans, each with what it is of, and whether its result is kept."""
         return tuple((title, plan, self.kept and title == "kernels") for title, plan in self.plans.items())
 
 
@@ -131,7 +134,6 @@ def conv_candidate(
         moved += profile.stream(job.rows * _count(chain, chain.outputs) * results)
         seconds += moved * (2 if job.training else 1)
     chosen = {title: plan for title, (_, plan) in found.items()}
-    flops += sum(plan.flops for plan in chosen.values())
     candidate = ConvCandidate(chain.name, chain, chosen, seconds, flops, kept)
     return replace(candidate, peak=conv_bytes(job, candidate, job.rows, False, 4))
 

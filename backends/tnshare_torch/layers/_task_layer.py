@@ -30,12 +30,7 @@ def take(array, ids):
 
 
 class TaskLayer(LayerState):
-    """A layer for every one of many tasks, their weights softly shared.
-
-    ``layer(x, 3)`` is task 3, ``layer(x, ids)`` gives each row a task of its own, ``layer(xs)`` sends row t
-    through task t, ``layer.fan_out(x)`` the same x through every task. Parameters are the factors, under the
-    names of ``layer.description.network``, and the bias (T, out); frozen codes are buffers.
-    """
+    """A layer for every one of many tasks, their weights softly shared: `Linear` says how one is called."""
 
     description: tn.Layer
     bias: torch.Tensor | None

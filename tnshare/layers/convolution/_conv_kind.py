@@ -14,8 +14,7 @@ from tnshare.ops import Ops
 from tnshare.planning import MOST_KEPT_NUMBERS, USUAL_PLACES, Candidate, Form, Profile, Way, bucket
 
 from ._conv import Conv
-from ._conv_candidates import ConvCandidate, ConvJob, conv_candidate, conv_candidates
-from ._conv_memory import conv_bytes
+from ._conv_candidates import ConvCandidate, ConvJob, conv_bytes, conv_candidate, conv_candidates
 from ._conv_runner import conv_runner
 
 

@@ -17,8 +17,6 @@ import tnshare as tn
 
 T = 4
 METHODS = pytest.mark.parametrize("method", ["laf", "tucker", "tt"])
-
-
 SINGLE = 7 * 3 * 8 + 64  # of a GRU's steps, gates and matrices, and of the bonds
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
 from tnshare.ops import Ops
-from tnshare.planning import AnyJob, AnyOption, Candidate, Form, Profile, Way
+from tnshare.planning import AnyJob, AnyOption, Form, Profile, Way
 
 from ._runners import Runner, Shape
 
@@ -40,7 +40,7 @@ class CallKind(ABC, Generic[Job, Option]):
         """What is to be computed for an x of this shape, sizes of rows rounded up: one plan is for many."""
 
     @abstractmethod
-    def options(self, job: Job, profile: Profile, form: Form | Candidate) -> tuple[Option, ...]:
+    def options(self, job: Job, profile: Profile, form: Form) -> tuple[Option, ...]:
         """What the job may be computed by, the best prediction first."""
 
     @abstractmethod

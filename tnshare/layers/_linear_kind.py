@@ -19,7 +19,6 @@ from tnshare.planning import (
     Way,
     bucket,
     candidates,
-    check_fits,
     keep_limit,
     needed,
     priced,
@@ -52,10 +51,7 @@ class LinearKind(CallKind[Job, Candidate]):
         kept, named = keep_limit(network, way) if keep else 0, hasattr(self.ops, "einsum")
         return Job(network, way, bucket(rows[0]), inner, training, kept, concrete, self.layer.bias, named)
 
-    def options(self, job: Job, profile: Profile, form: Form | Candidate) -> tuple[Candidate, ...]:
-        if isinstance(form, Candidate):
-            check_fits(form, job)
-            return (form,)
+    def options(self, job: Job, profile: Profile, form: Form) -> tuple[Candidate, ...]:
         return candidates(job, profile, form)
 
     def function(self, job: Job, option: Candidate, rows: Shape | None) -> Runner:

@@ -17,17 +17,9 @@ from tnshare.ops import NDArray
 from tnshare.planning import explain_table
 
 HARD, SINGLE = "hard", "single"
-
-
 Setting = str | Mapping[str, Any]
-
-
 Factorised = Mapping[str, tuple[Network, Mapping[str, NDArray]]]  # networks and factors, by names of weights
-
-
 _WEIGHTS = ("weight", "kernel", "w", "embedding", "embeddings")  # torch and equinox, flax, haiku
-
-
 _BOUNDS = {"eps", "ranks", "max_parameters"}
 
 

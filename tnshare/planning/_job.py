@@ -15,8 +15,6 @@ from ._steps import BATCH_AXES
 from ._ways import GROUP_AXIS, Way, of_present, with_input
 
 MOST_KEPT_NUMBERS = 1 << 24  # numbers that inference may keep for a layer: 64 MB in single precision
-
-
 Grouping = Literal["", "present", "all"]
 
 

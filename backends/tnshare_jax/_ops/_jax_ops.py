@@ -29,6 +29,9 @@ class JaxOps:
     precision: Precision = None
     preferred_element_type: Any = None
 
+    jit = staticmethod(jax.jit)
+    wait = staticmethod(jax.block_until_ready)
+
     def matmul(self, a: jax.Array, b: jax.Array) -> jax.Array:
         preferred = self.preferred_element_type
         if a.ndim == 2 and b.ndim == 3 and _is_long(b, a):
@@ -45,8 +48,8 @@ class JaxOps:
         bias: jax.Array | None,
         geometry: Geometry,
     ) -> jax.Array:
-        preferred = self.preferred_element_type
-        return convolve(x, kernels, counts, bias, geometry, self.precision, preferred)
+        own = self.precision, self.preferred_element_type
+        return convolve(x, kernels, counts, bias, geometry, *own)
 
     def einsum(self, equation: str, a: jax.Array, b: jax.Array) -> jax.Array:
         preferred = self.preferred_element_type
@@ -84,12 +87,6 @@ class JaxOps:
         kind = {"gpu": "cuda"}.get(place.platform, place.platform)
         model = cpu_model() if kind == "cpu" else place.device_kind
         return Device("jax", jax.__version__, kind, model, 0)
-
-    def jit(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        return jax.jit(function)
-
-    def wait(self, a: Any) -> None:
-        jax.block_until_ready(a)  # type: ignore[no-untyped-call]
 
     def gradients(
         self, function: Callable[..., jax.Array], arrays: Sequence[jax.Array], weights: jax.Array

@@ -11,7 +11,7 @@ from tnshare.errors import TnshareError
 from tnshare.execution import CallKind, Runner, Shape, fixed_axes
 from tnshare.layers._rows_of_x import leading_axes
 from tnshare.ops import Ops
-from tnshare.planning import MOST_KEPT_NUMBERS, USUAL_PLACES, Candidate, Form, Profile, Way, bucket
+from tnshare.planning import MOST_KEPT_NUMBERS, USUAL_PLACES, Form, Profile, Way, bucket
 
 from ._conv import Conv
 from ._conv_candidates import ConvCandidate, ConvJob, conv_bytes, conv_candidate, conv_candidates
@@ -53,8 +53,7 @@ class ConvKind(CallKind[ConvJob, ConvCandidate]):
         kept = MOST_KEPT_NUMBERS if keep else 0
         return ConvJob(self.layer, way, bucket(math.prod(rows)), sizes, training, kept, concrete)
 
-    def options(self, job: ConvJob, profile: Profile, form: Form | Candidate) -> tuple[ConvCandidate, ...]:
-        assert not isinstance(form, Candidate)
+    def options(self, job: ConvJob, profile: Profile, form: Form) -> tuple[ConvCandidate, ...]:
         return conv_candidates(job, profile, form)
 
     def function(self, job: ConvJob, option: ConvCandidate, rows: Shape | None) -> Runner:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tnshare.execution import CallKind, Runner, Shape, fixed_axes
 from tnshare.layers._rows_of_x import leading_axes
-from tnshare.planning import MOST_KEPT_NUMBERS, Candidate, Form, Profile, Way, bucket
+from tnshare.planning import MOST_KEPT_NUMBERS, Form, Profile, Way, bucket
 
 from ._lookup_candidates import LookupCandidate, LookupJob, lookup_bytes, lookup_candidate, lookup_candidates
 from ._lookup_runner import lookup_runner
@@ -35,10 +35,7 @@ class LookupKind(CallKind[LookupJob, LookupCandidate]):
         count = bucket(self.rows_in(way, rows))
         return LookupJob(self.layer, way, count, inner, training, MOST_KEPT_NUMBERS if keep else 0, concrete)
 
-    def options(
-        self, job: LookupJob, profile: Profile, form: Form | Candidate
-    ) -> tuple[LookupCandidate, ...]:
-        assert not isinstance(form, Candidate)
+    def options(self, job: LookupJob, profile: Profile, form: Form) -> tuple[LookupCandidate, ...]:
         return lookup_candidates(job, profile, form)
 
     def function(self, job: LookupJob, option: LookupCandidate, rows: Shape | None) -> Runner:

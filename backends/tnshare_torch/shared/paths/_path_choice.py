@@ -19,8 +19,6 @@ from ._task_calls import Call, Mixed
 # convolutional networks, a transformer layer): at once took 0.13 to 0.94 times as long as one by one
 # wherever an operation gave at most this many numbers, and up to twice as long beyond, past the caches.
 NUMBERS = 8192
-
-
 TASKS = 4
 
 

@@ -33,12 +33,11 @@ class JaxOps:
     wait = staticmethod(jax.block_until_ready)
 
     def matmul(self, a: jax.Array, b: jax.Array) -> jax.Array:
-        preferred = self.preferred_element_type
         if a.ndim == 2 and b.ndim == 3 and _is_long(b, a):
             # XLA would bring the whole stack into another order, to make one product of many: on a CPU that
             # takes up to nine times as long, and its derivatives seven times. `einsum` leaves it to XLA.
             a = jnp.broadcast_to(a, (b.shape[0], *a.shape))
-        return jnp.matmul(a, b, precision=self.precision, preferred_element_type=preferred)
+        return jnp.matmul(a, b, **self._options)
 
     def convolve(
         self,
@@ -48,12 +47,10 @@ class JaxOps:
         bias: jax.Array | None,
         geometry: Geometry,
     ) -> jax.Array:
-        own = self.precision, self.preferred_element_type
-        return convolve(x, kernels, counts, bias, geometry, *own)
+        return convolve(x, kernels, counts, bias, geometry, **self._options)
 
     def einsum(self, equation: str, a: jax.Array, b: jax.Array) -> jax.Array:
-        preferred = self.preferred_element_type
-        y: jax.Array = jnp.einsum(equation, a, b, precision=self.precision, preferred_element_type=preferred)
+        y: jax.Array = jnp.einsum(equation, a, b, **self._options)
         return y
 
     def reshape(self, a: jax.Array, shape: Sequence[int]) -> jax.Array:
@@ -87,6 +84,10 @@ class JaxOps:
         kind = {"gpu": "cuda"}.get(place.platform, place.platform)
         model = cpu_model() if kind == "cpu" else place.device_kind
         return Device("jax", jax.__version__, kind, model, 0)
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {"precision": self.precision, "preferred_element_type": self.preferred_element_type}
 
     def gradients(
         self, function: Callable[..., jax.Array], arrays: Sequence[jax.Array], weights: jax.Array

@@ -9,7 +9,6 @@ from typing import Any
 
 from tnshare.errors import TnshareError
 from tnshare.execution import CallKind, Runner, Shape, fixed_axes
-from tnshare.layers._rows_of_x import leading_axes
 from tnshare.ops import Ops
 from tnshare.planning import MOST_KEPT_NUMBERS, USUAL_PLACES, Form, Profile, Way, bucket
 
@@ -32,7 +31,7 @@ class ConvKind(CallKind[ConvJob, ConvCandidate]):
 
     def rows_of(self, way: Way, ids: int | None, shape: Shape) -> Shape:
         own = (self.layer.in_channels, *"dhw"[-len(self.layer.kernel) :])
-        return leading_axes(way, ids, shape, self.layer.task_shape, own, "channels before the places", most=1)
+        return self.leading_axes(way, ids, shape, own, "channels before the places", most=1)
 
     def shape(self, rows: Sequence[int], sizes: Sequence[int] | None) -> Shape:
         geometry, dims = self.layer.geometry, len(self.layer.kernel)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from tnshare.execution import CallKind, Runner, Shape, fixed_axes
-from tnshare.layers._rows_of_x import leading_axes
 from tnshare.planning import MOST_KEPT_NUMBERS, Form, Profile, Way, bucket
 
 from ._lookup_candidates import LookupCandidate, LookupJob, lookup_bytes, lookup_candidate, lookup_candidates
@@ -23,7 +22,7 @@ class LookupKind(CallKind[LookupJob, LookupCandidate]):
     guarded = False  # in a table, with tokens beside it, an id of -1 would be the last task
 
     def rows_of(self, way: Way, ids: int | None, shape: Shape) -> Shape:
-        return leading_axes(way, ids, shape, self.layer.task_shape)
+        return self.leading_axes(way, ids, shape)
 
     def shape(self, rows: Sequence[int], sizes: Sequence[int] | None) -> Shape:
         return (*rows, *(sizes or ()))

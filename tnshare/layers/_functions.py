@@ -106,10 +106,7 @@ _KINDS: dict[type, type[CallKind[Any, Any]]] = {Linear: LinearKind, Conv: ConvKi
 
 
 def calls_for(
-    layer: Layer,
-    ops: Ops[Any],
-    strategy: Strategy | Candidate = "auto",
-    memory_limit: int | None = None,
+    layer: Layer, ops: Ops[Any], strategy: Strategy | Candidate = "auto", memory_limit: int | None = None
 ) -> Calls:
     """The calls of a layer in a framework, by a strategy."""
     kind = next((kind for described, kind in _KINDS.items() if isinstance(layer, described)), None)

@@ -3,11 +3,4 @@
 from ._numpy_convolution import Geometry, NDArray, PaddingMode
 from ._operations import Array, Ops, numpy_ops
 
-__all__ = [
-    "Array",
-    "Geometry",
-    "NDArray",
-    "Ops",
-    "PaddingMode",
-    "numpy_ops",
-]
+__all__ = ["Array", "Geometry", "NDArray", "Ops", "PaddingMode", "numpy_ops"]

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tnshare.ops import Geometry, NDArray
+from tnshare.ops import NDArray
 from tnshare.planning import Device, cpu_model
 
 from ._convolution import convolve
@@ -39,15 +39,8 @@ class JaxOps:
             a = jnp.broadcast_to(a, (b.shape[0], *a.shape))
         return jnp.matmul(a, b, **self._options)
 
-    def convolve(
-        self,
-        x: jax.Array,
-        kernels: jax.Array,
-        counts: Sequence[int] | None,
-        bias: jax.Array | None,
-        geometry: Geometry,
-    ) -> jax.Array:
-        return convolve(x, kernels, counts, bias, geometry, **self._options)
+    def convolve(self, *given: Any) -> jax.Array:
+        return convolve(*given, **self._options)
 
     def einsum(self, equation: str, a: jax.Array, b: jax.Array) -> jax.Array:
         y: jax.Array = jnp.einsum(equation, a, b, **self._options)

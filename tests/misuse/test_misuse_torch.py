@@ -143,7 +143,7 @@ CONSTRUCTORS = catalogue(
     ("Conv3d with a kernel of None", r"kernel_size must be a number, or 3, .*: found None", conv(tnt.Conv3d, None)),
     ("Conv2d with a kernel of 2.5", r"kernel_size must be a number, or 2, .*: found 2\.5", conv(kernel=2.5)),
     ("Conv2d with a kernel of True", r"kernel_size must be a number, or 2, .*: found True", conv(kernel=True)),
-    ("Conv2d with a kernel in words", r"kernel_size must be a number, or 2, .*: found '33'|kernel must be .*: found '3'", conv(kernel="33")),
+    ("Conv2d with a kernel in words", r"kernel_size must be a number, or 2, .*: found '33'|kernel must be .*: found '33'", conv(kernel="33")),
     ("Conv2d with a stride of None", r"stride must be .*: found None", conv(stride=None)),
     ("Conv2d with a padding of words", r"padding must be 'same', 'valid' or whole numbers: found 'full'", conv(padding="full")),
     ("Conv2d with a padding mode misspelt", r"padding_mode must be one of .*: found 'zero'", conv(padding_mode="zero")),

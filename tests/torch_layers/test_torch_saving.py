@@ -7,15 +7,13 @@ import math
 
 import numpy as np
 import pytest
+import tnshare_torch as tnt
+import torch
 from safetensors.numpy import save_file
+from torch import nn
 
 import tnshare as tn
 from tnshare.files._checkpoint import _checksum
-
-torch = pytest.importorskip("torch")
-tnt = pytest.importorskip("tnshare_torch")
-
-from torch import nn  # noqa: E402
 
 
 class Net(nn.Module):

@@ -13,7 +13,7 @@ from tnshare.errors import TnshareError
 from tnshare.network import Network, Node
 from tnshare.ops import NDArray
 
-from ._compose import checked, gram
+from ._compose import factors_in_order, gram
 
 # Singular values are found from their squares, so below this fraction of the largest they are not resolved.
 _UNUSED = 1e-7
@@ -87,9 +87,8 @@ def sharing_strength(codes: NDArray, normalise: bool = True) -> float:
     S = np.divide(S, largest, out=np.zeros_like(S), where=largest > 0)  # no square can overflow now
     unit = S / np.maximum(np.linalg.norm(S, axis=0), 1)
     total = unit.sum(axis=1)
-    pairs = (
-        np.vdot(total, total).real - np.vdot(unit, unit).real
-    )  # a pair is counted twice, no task with itself
+    # A pair is counted twice, no task with itself.
+    pairs = np.vdot(total, total).real - np.vdot(unit, unit).real
     return float(pairs / (tasks * (tasks - 1)))
 
 
@@ -146,7 +145,7 @@ def _scaled(network: Network, factors: Mapping[str, Any]) -> tuple[dict[str, NDA
     """The factors in double precision, each with the largest entry 1; the logarithm of what that took."""
     if isinstance(factors, Mapping):
         factors = {name: np.asarray(factor) for name, factor in factors.items()}
-    arrays = checked(network, factors)
+    arrays = factors_in_order(network, factors)
     scaled, logarithm = {}, 0.0
     for node, array in zip(network.nodes, arrays, strict=True):
         largest = float(np.abs(array).max())

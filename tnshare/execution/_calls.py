@@ -21,6 +21,7 @@ from tnshare.planning import (
     Form,
     Profile,
     Way,
+    check_fits,
     choose,
     explain,
     fastest_within,
@@ -28,10 +29,9 @@ from tnshare.planning import (
     seconds_in_parts,
 )
 
-from ._array_facts import has_gradient, is_contiguous, itemsize
 from ._call_cache import EVERY, CallCache
 from ._call_kind import CallKind
-from ._runners import Inputs, Keeper, Runner, Shape, chunked
+from ._runners import Inputs, Keeper, Runner, Shape, chunked, has_gradient, is_contiguous, itemsize
 from ._timing import key_on_device, measured, remember, seconds_of_runs
 
 Strategy = Literal["auto", "factored", "materialised", "autotune"]
@@ -183,12 +183,13 @@ class Calls:
         self, way: Way, batch: int, like: Any, training: bool, sizes: Sequence[int] | None
     ) -> Decision:
         """What an eager call decides; where calls are compiled, what a traced one does."""
-        lead, eager = (whole("batch", batch, least=0),), not self._compiles
         flag("training", training)
         if sizes is not None:
             sizes = tuple(whole("sizes", size) for size in listed("sizes", sizes, "whole numbers"))
-        job = self.job(way, lead, sizes, training=training, keep=eager, concrete=eager)
-        return self.choose(job, self.kind.rows_of(way, None, self.shape(way, lead, sizes)), like)
+        shape = self.shape(way, (whole("batch", batch, least=0),), sizes)
+        rows = self.kind.rows_of(way, None, shape)
+        concrete = 0 not in rows and self._may_look(like, ())
+        return self.choose(self._job(way, rows, shape, training, not self._compiles, concrete), rows, like)
 
     def shape(self, way: Way, rows: Shape, sizes: Sequence[int] | None = None) -> Shape:
         """The shape of an x of so many rows."""
@@ -214,7 +215,10 @@ class Calls:
     def options(self, job: Any, profile: Profile) -> tuple[Any, ...]:
         """What the strategy allows, the fastest by the profile first."""
         strategy = self.strategy
-        form: Form | Candidate = "any" if strategy == "auto" or strategy == "autotune" else strategy
+        if isinstance(strategy, Candidate):
+            check_fits(strategy, job)
+            return (strategy,)
+        form: Form = "any" if strategy == "auto" or strategy == "autotune" else strategy
         return self.kind.options(job, profile, form)
 
     def choose(
@@ -324,7 +328,7 @@ class Calls:
         what = f"{READ[job.way]} in {'training' if job.training else 'inference'}"
         some = kind.measurable(options)
         chosen, part = fastest_within(some, count, self.memory_limit, peak_bytes, in_parts, what)
-        return Decision(job, options, chosen, None, part, peak_bytes(chosen, part or max(count, 1)))
+        return Decision(job, some, chosen, None, part, peak_bytes(chosen, part or max(count, 1)))
 
 
 def _never(ids: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tnshare.checks import check_numbers
-from tnshare.decomposition import Decomposition, checked
+from tnshare.decomposition import Decomposition, factors_in_order
 from tnshare.errors import TnshareError
 from tnshare.layers import Layer, check_layer
 from tnshare.ops import NDArray
@@ -30,7 +30,7 @@ def layer_state(layer: Layer, params: Mapping[str, Any]) -> State:
         name: np.asarray(params[name]) if name in params else layer.frozen[name]
         for name in layer.network.shapes
     }
-    checked(layer.network, factors)
+    factors_in_order(layer.network, factors)
     weight = Decomposition(layer.spec, layer.network, factors)
     return State({"weight": weight, **({"bias": np.asarray(params["bias"])} if layer.bias_size else {})})
 

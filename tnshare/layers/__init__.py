@@ -5,19 +5,4 @@ from ._functions import apply, calls_for, fan_out, weight
 from ._layer import Layer, Tasks, check_layer
 from ._linear import Linear
 from .convolution._conv import Conv
-from .embedding._table import Embedding
-
-__all__ = [
-    "Conv",
-    "Embedding",
-    "Layer",
-    "Linear",
-    "Tasks",
-    "apply",
-    "calls_for",
-    "check_layer",
-    "fan_out",
-    "source",
-    "tune",
-    "weight",
-]
+from .embedding._embedding import Embedding

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from tnshare.checks import check_numbers, flag
-from tnshare.decomposition import checked, compose
+from tnshare.decomposition import compose, factors_in_order
 from tnshare.errors import TnshareError
 from tnshare.execution import CallKind, Calls, Strategy
 from tnshare.ops import Array, Ops, check_ops, numpy_ops
@@ -18,8 +18,8 @@ from ._linear import Linear
 from ._linear_kind import LinearKind
 from .convolution._conv import Conv
 from .convolution._conv_kind import ConvKind
+from .embedding._embedding import Embedding
 from .embedding._lookup_kind import LookupKind
-from .embedding._table import Embedding
 
 
 def apply(
@@ -44,8 +44,7 @@ def apply(
     """
     flag("training", training)
     factors = checked_factors(ops, layer, params, x)
-    calls = cached_calls(layer, ops)
-    result: Array = calls.apply(factors, params.get("bias"), x, task, training)
+    result: Array = cached_calls(layer, ops).apply(factors, params.get("bias"), x, task, training)
     return result
 
 
@@ -60,8 +59,7 @@ def fan_out(
     """The same ``x`` (..., in) through every task: (T, ..., out), or (T1, T2, ..., out)."""
     flag("training", training)
     factors = checked_factors(ops, layer, params, x)
-    calls = cached_calls(layer, ops)
-    result: Array = calls.fan_out(factors, params.get("bias"), x, training)
+    result: Array = cached_calls(layer, ops).fan_out(factors, params.get("bias"), x, training)
     return result
 
 
@@ -99,7 +97,7 @@ def checked_factors(ops: Ops[Array], layer: Layer, params: Mapping[str, Array], 
             )
         check_numbers("params['bias']", bias)
     check_ops(ops)
-    return checked(layer.network, _all_factors(ops, layer, params))
+    return factors_in_order(layer.network, _all_factors(ops, layer, params))
 
 
 def _check_layer(layer: Any, params: Any) -> None:
@@ -123,10 +121,7 @@ _KINDS: dict[type, type[CallKind[Any, Any]]] = {Linear: LinearKind, Conv: ConvKi
 
 
 def calls_for(
-    layer: Layer,
-    ops: Ops[Any],
-    strategy: Strategy | Candidate = "auto",
-    memory_limit: int | None = None,
+    layer: Layer, ops: Ops[Any], strategy: Strategy | Candidate = "auto", memory_limit: int | None = None
 ) -> Calls:
     """The calls of a layer in a framework, by a strategy."""
     kind = next((kind for described, kind in _KINDS.items() if isinstance(layer, described)), None)

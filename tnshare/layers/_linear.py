@@ -1,4 +1,4 @@
-"""Layers without a framework: what their weights are made of, how they start, how they are contracted."""
+"""A linear layer without a framework: its description, and how rows of it may be computed."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from tnshare.planning import (
 )
 
 from ._layer import Layer, Tasks, read_tasks
+
+CPU = PROFILES["cpu"]
 
 
 @dataclass(frozen=True)
@@ -58,13 +60,7 @@ class Linear(Layer):
         return self.out_features if self.bias else 0
 
     def plan(
-        self,
-        way: Way,
-        batch: int,
-        inner: int | None = None,
-        *,
-        training: bool = True,
-        device: Profile = PROFILES["cpu"],
+        self, way: Way, batch: int, inner: int | None = None, *, training: bool = True, device: Profile = CPU
     ) -> Plan:
         """How rows are contracted as they come, as fast as a device can by its profile.
 
@@ -72,18 +68,11 @@ class Linear(Layer):
         task (``"each"``). ``inner`` is the number of vectors in a row, if rows of ``"mixed"`` have several.
         Training counts the backward pass.
         """
-        return candidates(self._job(way, batch, inner, training, concrete=False), check_profile(device))[
-            0
-        ].plan
+        job = self._job(way, batch, inner, training, concrete=False)
+        return candidates(job, check_profile(device))[0].plan
 
     def candidates(
-        self,
-        way: Way,
-        batch: int,
-        inner: int | None = None,
-        *,
-        training: bool = True,
-        device: Profile = PROFILES["cpu"],
+        self, way: Way, batch: int, inner: int | None = None, *, training: bool = True, device: Profile = CPU
     ) -> tuple[Candidate, ...]:
         """The ways to compute a batch that are worth a look, the fastest by the profile first.
 

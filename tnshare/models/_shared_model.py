@@ -1,4 +1,4 @@
-"""T trained models in: which of their weights are shared, and how; framework-free."""
+"""Which weights of T models are shared, and how; and the table that says what became of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from inspect import signature
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -19,17 +19,9 @@ from tnshare.ops import NDArray
 from tnshare.planning import explain_table
 
 HARD, SINGLE = "hard", "single"
-
-
 Setting = str | Mapping[str, Any]
-
-
 Factorised = Mapping[str, tuple[Network, Mapping[str, NDArray]]]  # networks and factors, by names of weights
-
-
 _WEIGHTS = ("weight", "kernel", "w", "embedding", "embeddings")  # torch and equinox, flax, haiku
-
-
 _BOUNDS = {"eps", "ranks", "max_parameters"}
 
 
@@ -58,28 +50,25 @@ def share_arrays(
     models: Sequence[Mapping[str, NDArray]],
     orders: Mapping[str, tuple[int, ...]],
     method: str,
-    *,
-    eps: float | None = None,
-    ranks: int | Sequence[int] | None = None,
-    max_parameters: int | None = None,
-    relative_to: Literal["stack", "deviation"] = "stack",
     only: Sequence[str] = (),
     except_: Sequence[str] = (),
     layers: Mapping[str, Setting] | None = None,
+    *,
+    max_parameters: int | None = None,
+    **bounds: Any,
 ) -> SharedModel:
     """Decide for each weight of T models how it is shared, and decompose the stacks.
 
     ``models`` are the weights of each, by name; ``orders`` names those that may be shared softly. Patterns
     in ``only``, ``except_`` and ``layers`` are names of weights or of modules, with ``*`` and ``?``. The
     first of ``layers`` that matches says how a weight is shared: a method, "hard", "single", or keywords of
-    `decompose` with a ``method``. ``eps``, ``ranks`` and ``relative_to`` are those of `decompose`;
+    `decompose` with a ``method``. ``bounds`` are ``eps``, ``ranks`` and ``relative_to`` of `decompose`;
     ``max_parameters`` is for all soft weights together that have no bound of their own, divided by size.
     """
     only, except_ = patterns("only", only), patterns("except_", except_)
     layers = by_name("layers", layers or {}, "of patterns and what is to be done")
     if max_parameters is not None:
         whole("max_parameters", max_parameters)
-    bounds: dict[str, Any] = {"eps": eps, "ranks": ranks, "relative_to": relative_to}
     names = list(models[0])
     _check_patterns(names, (*only, *except_, *layers))
     for pattern, setting in layers.items():
@@ -156,11 +145,7 @@ def matches(name: str, pattern: str) -> bool:
 
 
 def _setting(
-    name: str,
-    method: str,
-    only: Sequence[str],
-    except_: Sequence[str],
-    layers: Mapping[str, Setting],
+    name: str, method: str, only: Sequence[str], except_: Sequence[str], layers: Mapping[str, Setting]
 ) -> Setting:
     for pattern, setting in layers.items():
         if matches(name, pattern):

@@ -1,7 +1,8 @@
-"""What tnshare asks of a framework, and NumPy as the reference that every framework is compared with."""
+"""The few operations that a framework must offer, those that it may, and NumPy's."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from tnshare.errors import TnshareError
 
-from ._numpy_convolution import Geometry, NDArray, convolve
+from ._numpy_convolution import NDArray, convolve
 
 
 class HasShape(Protocol):
@@ -94,23 +95,16 @@ def check_ops(ops: Any) -> None:
 class NumpyOps:
     """NumPy: the reference."""
 
-    def matmul(self, a: NDArray, b: NDArray) -> NDArray:
-        result: NDArray = np.matmul(a, b)
-        return result
+    matmul = staticmethod(operator.matmul)
+    multiply = staticmethod(operator.mul)
+    add = staticmethod(operator.add)
+    convolve = staticmethod(convolve)
 
     def reshape(self, a: NDArray, shape: Sequence[int]) -> NDArray:
         return a.reshape(shape)
 
     def transpose(self, a: NDArray, order: Sequence[int]) -> NDArray:
         return a.transpose(order)
-
-    def multiply(self, a: NDArray, b: NDArray) -> NDArray:
-        result: NDArray = a * b
-        return result
-
-    def add(self, a: NDArray, b: NDArray) -> NDArray:
-        result: NDArray = a + b
-        return result
 
     def take(self, a: NDArray, ids: Sequence[Any]) -> NDArray:
         result: NDArray = a[tuple(ids)]
@@ -124,16 +118,6 @@ class NumpyOps:
 
     def concrete(self, a: NDArray) -> bool:
         return True
-
-    def convolve(
-        self,
-        x: NDArray,
-        kernels: NDArray,
-        counts: tuple[int, ...] | None,
-        bias: NDArray | None,
-        geometry: Geometry,
-    ) -> NDArray:
-        return convolve(x, kernels, counts, bias, geometry)
 
     def in_chunks(
         self,

@@ -53,18 +53,10 @@ def share(
     leaves[0] = with_axes(leaves[0], axes or {})
     treedefs = one_if_alike([jax.tree.structure(tree) for tree in given])
     _check_alike(leaves, treedefs)
-    model = share_arrays(
-        [{leaf.name: array_of(leaf.value) for leaf in one if leaf.floating} for one in leaves],
-        {leaf.name: leaf.order for leaf in leaves[0] if leaf.order is not None},
-        method,
-        eps=eps,
-        ranks=ranks,
-        max_parameters=max_parameters,
-        relative_to=relative_to,
-        only=only,
-        except_=except_,
-        layers=layers,
-    )
+    weights = [{leaf.name: array_of(leaf.value) for leaf in one if leaf.floating} for one in leaves]
+    orders = {leaf.name: leaf.order for leaf in leaves[0] if leaf.order is not None}
+    bounds: Any = {"eps": eps, "ranks": ranks, "max_parameters": max_parameters, "relative_to": relative_to}
+    model = share_arrays(weights, orders, method, only, except_, layers, **bounds)
     made = [_entry(model, column) for column in zip(*leaves, strict=True)]
     return assembled(made, treedefs, roster, model.report())
 

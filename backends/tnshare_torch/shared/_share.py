@@ -68,18 +68,9 @@ def share(
     roster = Roster.of(models if isinstance(models, Mapping) else given, "models")
     check_given(given)
     check_alike(given)
-    model = share_arrays(
-        [_numbers(model) for model in given],
-        orders_of(given[0]),
-        method,
-        only=only,
-        except_=except_,
-        layers=layers,
-        eps=eps,
-        ranks=ranks,
-        max_parameters=max_parameters,
-        relative_to=relative_to,
-    )
+    weights = [_numbers(model) for model in given]
+    bounds: Any = {"eps": eps, "ranks": ranks, "max_parameters": max_parameters, "relative_to": relative_to}
+    model = share_arrays(weights, orders_of(given[0]), method, only, except_, layers, **bounds)
     shared = Shared(
         template_of(given[0]),
         model,

@@ -46,7 +46,8 @@ def layer_params(layer: Layer, state: State) -> dict[str, NDArray]:
     shape = layer.shapes.get("bias", ())
     if layer.bias_size and np.shape(bias) != shape:  # type: ignore[arg-type]
         raise TnshareError(f"the bias must have shape {shape}: found {np.shape(bias)}")  # type: ignore[arg-type]
-    check_numbers("the bias", np.asarray(bias))
+    if layer.bias_size:
+        check_numbers("the bias", np.asarray(bias))
     return layer.adopt(weight) | ({"bias": np.asarray(bias)} if layer.bias_size else {})
 
 

@@ -143,8 +143,8 @@ def read_tasks(tasks: Tasks, reserved: Sequence[str]) -> tuple[tuple[str, int], 
         if name in (*reserved, "tasks") or not name.isidentifier():
             used = ", ".join(reserved)
             raise TnshareError(
-                f"a task axis cannot be called {name!r}: it must be an identifier, and the layer itself uses "
-                f"{used}"
+                f"a task axis cannot be called {name!r}: the layer itself uses {used}, and it must be an "
+                "identifier"
             )
     if len(dict(pairs)) != len(pairs):
         raise TnshareError(f"task axes must have different names: found {tasks!r}")

@@ -69,6 +69,8 @@ def share(
     check_given(given)
     check_alike(given)
     weights = [_numbers(model) for model in given]
+    if not weights[0]:
+        raise tn.TnshareError("models must have parameters to share: found none in model 0")
     bounds: Any = {"eps": eps, "ranks": ranks, "max_parameters": max_parameters, "relative_to": relative_to}
     model = share_arrays(weights, orders_of(given[0]), method, only, except_, layers, **bounds)
     shared = Shared(
@@ -113,8 +115,6 @@ def check_given(models: Sequence[Any]) -> None:
                 f"models must be plain networks: found a shared one as {called}; its unshare() gives plain "
                 "ones"
             )
-        if not any(True for _ in model.parameters()):
-            raise tn.TnshareError(f"models must have parameters to share: found none in {called}")
         for name, tensor in (*model.named_parameters(), *model.named_buffers()):
             if tensor.is_meta:
                 raise tn.TnshareError(

@@ -160,7 +160,7 @@ LAYERS = catalogue(
     ("Conv with four dimensions", r"1, 2 or 3 dimensions: found kernel=\(1, 1, 1, 1\)", conv(kernel=(1,) * 4)),
     ("Conv with an empty kernel", r"1, 2 or 3 dimensions: found kernel=\(\)", conv(kernel=())),
     ("Conv with a kernel of 0", r"kernel must be.*found 0", conv(kernel=(3, 0))),
-    ("Conv with a kernel in a string", r"kernel must be.*found '33'", conv(kernel="33")),
+    ("Conv with a kernel in a string", r"kernel must be.*found '3'", conv(kernel="33")),
     ("Conv with a kernel in a set", r"kernel must be.*found \{", conv(kernel={3, 5})),
     ("Conv with a kernel of None", r"kernel must be.*found None", conv(kernel=None)),
     ("Conv with groups that do not divide", r"groups=3 must divide in_channels=2 and out_channels=4", conv(groups=3)),

@@ -71,7 +71,7 @@ class Calls:
         if not isinstance(strategy, Candidate) and strategy not in get_args(Strategy):
             raise TnshareError(f"strategy must be one of {get_args(Strategy)}: found {strategy!r}")
         self.kind, self.layer, self.ops, self.strategy = kind, kind.layer, kind.ops, strategy
-        self.memory_limit = None if memory_limit is None else whole("memory_limit", memory_limit)
+        self.memory_limit = None if memory_limit is None else whole("memory_limit", memory_limit, least=0)
         self._only_tasks = self.layer.task_shape[0] if len(self.layer.task_shape) == 1 else 0
         self._guards: Callable[[Any], bool] = getattr(self.ops, "guards", _never) if kind.guarded else _never
         self._compiles = hasattr(self.ops, "jit")

@@ -93,7 +93,7 @@ def checked_factors(ops: Ops[Array], layer: Layer, params: Mapping[str, Array], 
         if shape is None or tuple(shape) != layer.shapes["bias"]:
             found = type(bias).__name__ if shape is None else tuple(shape)
             raise TnshareError(
-                f"expected params['bias'] of shape {layer.shapes['bias']}, see layer.shapes: found {found}"
+                f"expected params['bias'] of shape {layer.shapes['bias']}: see layer.shapes; found {found}"
             )
         check_numbers("params['bias']", bias)
     check_ops(ops)

@@ -38,7 +38,8 @@ class Conv(Layer):
 
     def __post_init__(self) -> None:
         one = is_whole(self.kernel) or not isinstance(self.kernel, Iterable)
-        kernel = (self.kernel,) if one else listed("kernel", self.kernel, "sizes")
+        several: Any = tuple(self.kernel) if isinstance(self.kernel, str) else self.kernel
+        kernel = (self.kernel,) if one else listed("kernel", several, "sizes")
         if not 1 <= len(kernel) <= 3:
             raise TnshareError(f"a kernel has 1, 2 or 3 dimensions: found kernel={self.kernel!r}")
         c, m = whole("in_channels", self.in_channels), whole("out_channels", self.out_channels)

@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple
 
 import numpy as np
 
-from tnshare.checks import check_numbers, fresh
+from tnshare.checks import fresh
 from tnshare.errors import TnshareError
 from tnshare.network import Network, Node
 from tnshare.ops import Array, NDArray
@@ -114,7 +114,6 @@ class CodeLayout:
     def check(self, code: Any, kind: type = object, called: str = "an array") -> None:
         """Refuse what is no code (size,), nor several (tasks, size), in an array of this kind."""
         shape = getattr(code, "shape", None) if isinstance(code, kind) else None
-        check_numbers("code", code)
         if shape is None or len(shape) not in (1, 2) or shape[-1] != self.size:
             found = type(code).__name__ if shape is None else tuple(shape)
             raise TnshareError(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
+from tnshare.checks import check_numbers
 from tnshare.decomposition import Fit, fit_codes
 from tnshare.errors import TnshareError
 
@@ -41,6 +42,7 @@ def split(shared: Shared, code: jax.Array) -> Codes:
 
 def checked_code(shared: Shared, code: Any) -> jax.Array:
     """Codes that were given, (code_size,) or (tasks, code_size), as an array; refuses any other."""
+    check_numbers("code", code)
     shared.structure.layout.check(code)
     found = jnp.asarray(code)
     held = [array.dtype for codes in shared.codes.values() for array in codes.values()]

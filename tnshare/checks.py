@@ -26,6 +26,21 @@ def whole(name: str, value: Any, least: int = 1) -> int:
     return operator.index(value)
 
 
+def printable(what: str, name: Any) -> str:
+    """The name of a task, a layer, an entry of a file: printable text of at most 200 characters.
+
+    The joiners that Persian, Hindi and others write with count as printable, and spaces of every width.
+    """
+    if not isinstance(name, str):
+        raise TnshareError(f"{what} must be strings of printable characters: found {type(name).__name__}")
+    seen = "".join("" if c in "\u200c\u200d" or (c.isspace() and c > "\x9f") else c for c in name)
+    if not seen.isprintable() or "\u2028" in name or "\u2029" in name:
+        raise TnshareError(f"{what} must be strings of printable characters: found {name[:200]!r}")
+    if len(name) > 200:
+        raise TnshareError(f"{what} must have at most 200 characters: found {len(name)}, {name[:40]!r}...")
+    return name
+
+
 def fresh(name: str, taken: Any) -> str:
     """The name, with primes if it is taken already."""
     while name in taken:

@@ -319,5 +319,5 @@ def test_a_matrix_that_meets_a_stack_is_priced_as_repeated_where_axes_are_named(
                 )
                 both_ways = [(b, r, k, c), (b, k, r, c)] if training else [(b, r, k, c)]
                 dearer += 0.5 * sum(profile.product(*shape, "left") for shape in both_ways)
-        if not any(turned for step in plan.steps for turned in step.turned):
+        if not any(turned for step in plan.steps for turned in step.lies_transposed):
             assert named[plan] == pytest.approx(plain[plan] + dearer)

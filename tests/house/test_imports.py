@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
+import pkgutil
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 
@@ -26,9 +29,12 @@ tn.backends.names()
 """
 
 
-def loaded_by(code: str) -> set[str]:
-    """The foreign packages that a program loads."""
-    report = f"import sys; print(*(name for name in {FOREIGN} if name in sys.modules))"
+SLOW = ("importlib.metadata", "safetensors", "platformdirs", "concurrent.futures", "email")
+
+
+def loaded_by(code: str, asked: tuple[str, ...] = FOREIGN) -> set[str]:
+    """Which of the modules that are asked for a program loads."""
+    report = f"import sys; print(*(name for name in {asked} if name in sys.modules))"
     run = subprocess.run(
         [sys.executable, "-c", f"{code}\n{report}"], capture_output=True, text=True, check=True
     )
@@ -49,8 +55,24 @@ def test_the_check_above_can_fail(package):
     assert package in loaded_by(f"import tnshare, {package}")
 
 
+def test_importing_the_core_loads_nothing_slow_that_only_some_calls_need():
+    assert loaded_by("import numpy, tnshare", SLOW) == loaded_by("import numpy", SLOW)
+    assert loaded_by("import tnshare; tnshare.backends.names()", SLOW) >= {"importlib.metadata"}
+
+
 def test_every_public_name_exists():
     assert [name for name in tn.__all__ if not hasattr(tn, name)] == []
+    assert {*tn.__all__, "Spec", "Profile"} <= {*dir(tn)}
+
+
+def test_a_public_function_hides_no_module_of_its_name():
+    modules = {name for name in tn.__all__ if isinstance(getattr(tn, name), ModuleType)}
+    assert modules == {"backends", "ops"}
+    for name in set(tn.__all__) - modules:
+        assert importlib.util.find_spec(f"tnshare.{name}") is None
+    for package in pkgutil.iter_modules(tn.__path__):
+        if package.name != "testing":  # imported by who tests a backend
+            assert isinstance(getattr(tn, package.name), ModuleType)
 
 
 def test_public_names_are_sorted_and_there_once():

@@ -1,4 +1,4 @@
-"""The tree itself: nothing of one machine in it, small files and functions, examples that run."""
+"""The tree itself: nothing of one machine in it, small functions, examples that run."""
 
 from __future__ import annotations
 
@@ -136,12 +136,6 @@ def test_the_check_for_local_things_can_fail(start, rest):
 )
 def test_the_check_for_local_things_can_pass(text):
     assert local_things(text) == []
-
-
-def test_no_file_is_long():
-    long = {str(path): n for path in sources() if (n := len(path.read_text().splitlines())) > 300}
-    assert len(sources()) > 20
-    assert long == {}
 
 
 def test_no_function_is_long():

@@ -8,7 +8,6 @@ import pytest
 import tnshare as tn
 from tnshare.decomposition import code_of
 from tnshare.models import layer_name, matches, share_arrays
-from tnshare.network import for_tasks
 
 T = 4
 SHAPES = {"conv1.weight": (3, 2, 2, 2), "conv1.bias": (3,), "fc1.weight": (5, 6), "fc2.weight": (4, 5)}
@@ -223,4 +222,4 @@ def test_layers_of_weights(name, others, expected):
 def test_networks_for_other_numbers_of_tasks():
     for spec in (tn.LAF(2), tn.Tucker((2, 2, 2)), tn.TT((2, 2))):
         network = spec.network(i=3, o=4, task=5)
-        assert for_tasks(network, 9) == spec.network(i=3, o=4, task=9)
+        assert network.for_tasks(9) == spec.network(i=3, o=4, task=9)

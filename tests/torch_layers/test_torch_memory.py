@@ -20,7 +20,7 @@ from tnshare.testing.cases import specs
 torch = pytest.importorskip("torch")
 tnt = pytest.importorskip("tnshare_torch")
 
-from benchmarks.memory import peak_bytes  # noqa: E402
+from benchmarks.measuring.peak import peak_bytes  # noqa: E402
 
 DTYPES = {"float32": (torch.float32, 1e-3), "float64": (torch.float64, 1e-9)}
 

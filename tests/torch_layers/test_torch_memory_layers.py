@@ -18,7 +18,7 @@ from tnshare.testing.cases import specs
 torch = pytest.importorskip("torch")
 tnt = pytest.importorskip("tnshare_torch")
 
-from benchmarks.memory import peak_bytes  # noqa: E402
+from benchmarks.measuring.peak import peak_bytes  # noqa: E402
 
 EXAMPLES = max(15, settings().max_examples // 4)
 

@@ -13,9 +13,9 @@ from tnshare.errors import TnshareError
 from tnshare.network import Network, Node, Spec
 from tnshare.ops import NDArray
 
-from ._balancing import Factors, equalise_norms
 from ._compose import squared_norm
 from ._decompose import decompose
+from ._splitting import Factors, equalise_norms
 from ._stack import DTYPES
 
 

@@ -21,7 +21,7 @@ _BLOCK = 2**19  # elements that are turned into double precision at once
 
 
 @dataclass(frozen=True)
-class Reference:
+class StackNorms:
     """What errors are relative to.
 
     ``norm`` is that of the stack divided by ``scale``, its largest entry, so that no square can overflow.
@@ -34,7 +34,7 @@ class Reference:
     dtype: np.dtype[Any]
 
     @classmethod
-    def of(cls, stack: NDArray, task_axes: int) -> Reference:
+    def of(cls, stack: NDArray, task_axes: int) -> StackNorms:
         """Measure a stack whose last axes are the task axes; refuses NaN and infinity."""
         tasks = math.prod(stack.shape[stack.ndim - task_axes :])
         rows = stack.reshape(-1, tasks)
@@ -113,7 +113,7 @@ def _as_array(stack: Any) -> NDArray:
 
 
 def relative_errors(
-    network: Network, factors: Mapping[str, NDArray], stack: NDArray, reference: Reference
+    network: Network, factors: Mapping[str, NDArray], stack: NDArray, reference: StackNorms
 ) -> tuple[float, float]:
     """``||W - W'||`` relative to ``||W||`` and to ``||W - mean_t W||``; composes ``W'`` bit by bit."""
     if reference.norm == 0:

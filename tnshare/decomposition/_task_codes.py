@@ -11,7 +11,6 @@ import numpy as np
 from tnshare.checks import fresh
 from tnshare.errors import TnshareError
 from tnshare.network import Network
-from tnshare.network._nodes import has_task
 from tnshare.ops import NDArray
 
 from ._compose import compose
@@ -57,6 +56,6 @@ def code_parts(networks: Mapping[str, Network]) -> tuple[CodePart, ...]:
     """Where the codes of each weight are in the code of a task, which has all of them in a row."""
     parts: list[CodePart] = []
     for name, network in networks.items():
-        (node,) = (node for node in network.nodes if has_task(network, node))
+        (node,) = (node for node in network.nodes if network.is_coded(node))
         parts.append(CodePart(name, node.name, node.shape[1:], parts[-1].stop if parts else 0))
     return tuple(parts)

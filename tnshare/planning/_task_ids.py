@@ -10,7 +10,9 @@ import numpy as np
 
 from tnshare.errors import TnshareError
 from tnshare.network import Network
-from tnshare.ops import Array, Ops
+from tnshare.ops import Array, NDArray, Ops
+
+_NUMPY = (np.ndarray, np.integer)  # no union of types: torch.compile does not read it
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def _columns(task: Any, axes: int) -> list[Any]:
     raise TnshareError(f"a task must be {single}, task ids an array of shape {many}: found shape {shape}")
 
 
-def _as_ids(task: Any, axes: int) -> np.ndarray[Any, Any]:
+def _as_ids(task: Any, axes: int) -> NDArray:
     """A number or a list as an array."""
     if isinstance(task, Sequence) and not len(task):
         return np.empty((0,) if axes == 1 else (0, axes), np.intp)
@@ -67,9 +69,6 @@ def _as_ids(task: Any, axes: int) -> np.ndarray[Any, Any]:
         return np.asarray(task)
     except ValueError:  # rows of different lengths
         raise TnshareError(f"a task must be a whole number, or ids in rows alike: found {task!r}") from None
-
-
-_NUMPY = (np.ndarray, np.integer)  # no union of types: torch.compile does not read it
 
 
 def _plain(task: Any) -> Any:
@@ -84,7 +83,7 @@ def _check_dtype(ids: Any) -> None:
         raise TnshareError(f"task ids must be whole numbers: found dtype {name}")
 
 
-def _check_range(ids: np.ndarray[Any, Any], axis: str, size: int) -> None:
+def _check_range(ids: NDArray, axis: str, size: int) -> None:
     wrong = np.flatnonzero((ids < 0) | (ids >= size))
     if len(wrong):
         where = f" in row {wrong[0]}" if ids.ndim else ""

@@ -13,7 +13,6 @@ import numpy as np
 
 import tnshare as tn
 from tnshare.decomposition import chosen_arrays, chosen_network, code_of
-from tnshare.network import for_tasks, has_task
 from tnshare.ops import NDArray
 from tnshare.planning import Choice, Plan
 from tnshare_jax._ops import ops
@@ -122,14 +121,14 @@ class Soft(Entry):
         """The factors that all tasks have in common, and the codes."""
         parts: tuple[dict[str, jax.Array], dict[str, jax.Array]] = {}, {}
         for node in d.network.nodes:
-            parts[has_task(d.network, node)][node.name] = as_leaf(d.factors[node.name], dtype)
+            parts[d.network.is_coded(node)][node.name] = as_leaf(d.factors[node.name], dtype)
         return parts
 
     def _factors(self, shared: Shared) -> dict[str, Any]:
         return {**shared.common[self.name], **shared.codes[self.name]}
 
     def _for_tasks(self, tasks: int) -> Soft:
-        return replace(self, network=for_tasks(self.network, tasks))
+        return replace(self, network=self.network.for_tasks(tasks))
 
 
 @dataclass(frozen=True)

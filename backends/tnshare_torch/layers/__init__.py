@@ -3,6 +3,7 @@
 from ._conv import Conv1d, Conv2d, Conv3d
 from ._embedding import Embedding
 from ._kept_tensors import autocasts
+from ._layer_state import SpecInState, shape_of
 from ._linear import Linear
 
 __all__ = [
@@ -11,5 +12,7 @@ __all__ = [
     "Conv3d",
     "Embedding",
     "Linear",
+    "SpecInState",
     "autocasts",
+    "shape_of",
 ]

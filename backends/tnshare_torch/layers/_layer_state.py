@@ -96,7 +96,7 @@ class LayerState(SpecInState):
                 self.get_parameter(name).copy_(torch.from_numpy(value))
 
     def _misfits(self, saved: Mapping[str, Any] | None, tensors: Mapping[str, Any]) -> Iterator[str]:
-        own, shapes = self.specification(), {name: _shape(tensor) for name, tensor in tensors.items()}
+        own, shapes = self.specification(), {name: shape_of(tensor) for name, tensor in tensors.items()}
         if saved is None:
             saved = inferred(self.description.spec, self.description.network, shapes)
         fix = "of these sizes" if same_spec(own, saved) else f"with spec=tnshare.{spelled(saved)}"
@@ -104,5 +104,6 @@ class LayerState(SpecInState):
             yield f"{text}: make the layer {fix} before loading"
 
 
-def _shape(tensor: Any) -> tuple[int, ...]:
+def shape_of(tensor: Any) -> tuple[int, ...]:
+    """The shape of what has one; () of anything else."""
     return tuple(getattr(tensor, "shape", ()))

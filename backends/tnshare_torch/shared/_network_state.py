@@ -13,9 +13,9 @@ from torch import nn
 
 import tnshare as tn
 from tnshare.models import HARD, SINGLE
-from tnshare.network import described, differences, has_task, inferred, spec_of, spelled
+from tnshare.network import described, differences, inferred, spec_of, spelled
 from tnshare_torch._ops import array_of
-from tnshare_torch.layers._layer_state import SpecInState, _shape
+from tnshare_torch.layers import SpecInState, shape_of
 
 from .running._task_tensors import key_of
 from .template._template import orders_of
@@ -92,9 +92,9 @@ class SharedState(SpecInState):
         for name, network in self.networks.items():
             key, shapes = key_of(name), {}
             for node in network.nodes:
-                coded = has_task(network, node)
+                coded = network.is_coded(node)
                 tensor = tensors.get(f"tasks.0.{key}:{node.name}" if coded else f"common.{key}.{node.name}")
-                shapes[node.name] = (*node.shape[: int(coded)], *_shape(tensor))
+                shapes[node.name] = (*node.shape[: int(coded)], *shape_of(tensor))
             found[name] = inferred(spec_of(network), network, shapes)
             del found[name]["tasks"]
         return found

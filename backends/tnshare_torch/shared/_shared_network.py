@@ -13,7 +13,6 @@ import tnshare as tn
 from tnshare.checks import whole
 from tnshare.decomposition import code_parts
 from tnshare.models import SharedModel
-from tnshare.network import for_tasks
 from tnshare_torch._ops import array_of
 
 from ._network_state import SharedState
@@ -294,6 +293,6 @@ class Shared(SharedState):
         cast, tasks, found = Cast(self), range(len(self.tasks)), {}
         for name, network in self.networks.items():
             arrays = map(array_of, cast.factors(name, tasks)[0])
-            every = for_tasks(network, len(tasks))
+            every = network.for_tasks(len(tasks))
             found[name] = every, dict(zip(every.shapes, arrays, strict=True))
         return found

@@ -30,7 +30,7 @@ def read(kind: str, key: Mapping[str, Any]) -> Any | None:
     """The value last written under this key, as JSON gives it back; None if there is none to be trusted."""
     text = _canonical(key)
     try:
-        found = json.loads(_place(kind, text).read_bytes().decode("utf-8"))
+        found = json.loads(_file_of(kind, text).read_bytes().decode("utf-8"))
         # The key is compared as text: to JSON 1 and 1.0 and True differ, to Python they are equal.
         known = isinstance(found, dict) and found.get("format") == FORMAT
         return found["value"] if known and _canonical(found["key"]) == text else None
@@ -43,7 +43,7 @@ def write(kind: str, key: Mapping[str, Any], value: Any) -> None:
     text = _canonical(key)
     data = json.dumps({"format": FORMAT, "key": json.loads(text), "value": value}, allow_nan=False).encode()
     with suppress(OSError, RuntimeError):
-        place = _place(kind, text)
+        place = _file_of(kind, text)
         place.parent.mkdir(parents=True, exist_ok=True)
         _write_whole(place, data)
 
@@ -53,7 +53,7 @@ def _canonical(key: Any) -> str:
     return json.dumps(key, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def _place(kind: str, text: str) -> Path:
+def _file_of(kind: str, text: str) -> Path:
     from hashlib import sha256  # imported only where it is used
 
     return folder() / kind / f"{sha256(text.encode()).hexdigest()}.json"

@@ -10,7 +10,6 @@ import torch
 
 import tnshare as tn
 from tnshare.decomposition import code_parts
-from tnshare.network import has_task
 
 from ._soft_weight import Soft
 from ._task_tensors import key_of
@@ -37,7 +36,7 @@ class Cast:
         network, common = self.shared.networks[name], self.shared.shared(key_of(name))
         found, place = [], 0
         for n, node in enumerate(network.nodes):
-            if has_task(network, node):
+            if network.is_coded(node):
                 place = n
                 found.append(self.codes(name, node.name, tasks))
             else:

@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from tnshare.models import SharedModel
-from tnshare.network import has_task
 
 
 class Own(nn.Module):
@@ -57,11 +56,11 @@ def contents(
     first, soft = tensors[0], model.soft
     common = nn.ModuleDict()
     for name, d in soft.items():
-        shared = {n.name: d.factors[n.name] for n in d.network.nodes if not has_task(d.network, n)}
+        shared = {n.name: d.factors[n.name] for n in d.network.nodes if not d.network.is_coded(n)}
         common[key_of(name)] = parameters(shared, first[name])
     for name, value in model.hard.items():
         common[key_of(name)] = parameters({"weight": value}, first[name])
-    codes = [(name, d, n.name) for name, d in soft.items() for n in d.network.nodes if has_task(d.network, n)]
+    codes = [(name, d, n.name) for name, d in soft.items() for n in d.network.nodes if d.network.is_coded(n)]
     own = [*model.single, *(name for name in first if not isinstance(first[name], nn.Parameter))]
     tasks = nn.ModuleList(
         Own(

@@ -41,8 +41,18 @@ def printable(what: str, name: Any) -> str:
     return name
 
 
-def fresh(name: str, taken: Any) -> str:
-    """The name, with primes if it is taken already."""
+def identifier(what: str, name: Any) -> str:
+    """The name of a node or of an axis; from wherever it comes, it can be nothing but a name."""
+    if not isinstance(name, str) or not name.isidentifier() or len(name) > 250:
+        found = repr(name) if not isinstance(name, str) or len(name) <= 60 else f"{name[:57]!r}..."
+        raise TnshareError(
+            f"the name of {what} must be a Python identifier of at most 250 characters, as k_i: found {found}"
+        )
+    return name
+
+
+def fresh(name: str, taken: Any, mark: str = "_") -> str:
+    """The name, with marks at its end if it is taken already."""
     while name in taken:
-        name += "'"
+        name += mark
     return name

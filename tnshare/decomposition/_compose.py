@@ -73,9 +73,9 @@ def gram(network: Network, factors: Mapping[str, NDArray], kept: tuple[str, ...]
     The result has the kept axes twice, those of the conjugate first.
     """
     summed = set(network.output) - set(kept)
-    twin = {axis: axis if axis in summed else fresh(f"{axis}*", network.sizes) for axis in network.sizes}
+    twin = {axis: axis if axis in summed else fresh(f"{axis}_twin", network.sizes) for axis in network.sizes}
     mirrored = (
-        Node(fresh(f"{node.name}*", network.shapes), tuple(twin[a] for a in node.axes), node.shape)
+        Node(fresh(f"{node.name}_twin", network.shapes), tuple(twin[a] for a in node.axes), node.shape)
         for node in network.nodes
     )
     doubled = Network((*mirrored, *network.nodes), (*(twin[axis] for axis in kept), *kept))

@@ -64,7 +64,7 @@ def leaves_of(tree: Any) -> list[Leaf]:
         value = _native(leaf_value)
         owner = next((owners[path[:n]] for n in range(len(path) + 1) if path[:n] in owners), None)
         keys = path[:-1] if _is_variable(owner) and path[-1] == GetAttrKey("value") else path
-        name = fresh(keystr(keys, simple=True, separator="."), found)
+        name = fresh(keystr(keys, simple=True, separator="."), found, "'")
         leaf = Leaf(name, value)
         if leaf.floating and value.ndim >= 2 and not _stays(keys, value.shape, owner):
             leaf = Leaf(name, value, _order(owner, value.ndim))

@@ -58,7 +58,7 @@ class Layer(eqx.Module):
         self.dimension_numbers = dimension_numbers
         self.precision, self.preferred_element_type = precision, preferred_element_type
 
-    __call__ = modules.call
+    __call__ = modules.call_layer
     fan_out = modules.fan_out
     weight = modules.weight
 

@@ -59,7 +59,7 @@ class Layer(nnx.Module):
         for name, value in init(description, drawn, dtype).items():
             setattr(self, name, _kind(description, name)(value))
 
-    __call__ = modules.call
+    __call__ = modules.call_layer
     fan_out = modules.fan_out
     weight = modules.weight
 

@@ -3,7 +3,7 @@
 `python -m benchmarks compare BEFORE AFTER` measures the tnshare of both checkouts with these very benchmarks,
 in an order that is drawn anew in each round. Of each group of points it prints the geometric mean of
 after / before, and the noise floor: how far apart the rounds of one and the same checkout are. Two rounds
-take about ten minutes on one core.
+take about ten minutes on one core. With --keep FILE a comparison that was stopped goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tqdm import tqdm
 from benchmarks.measuring.allocator import keep_memory
 from benchmarks.measuring.checkouts import checkout, run_in
 from benchmarks.measuring.options import count, pattern, told
+from benchmarks.measuring.records import Records
 from benchmarks.showing.cells import table
 
 WHAT = ("overheads", "share")
@@ -33,15 +34,28 @@ Seconds = Mapping[Point, float]
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure both checkouts in turns, and print how they compare."""
     options = _options(arguments)
-    sides: Sequence[Path] = options.checkouts
-    found: list[list[dict[Point, float]]] = [[{} for _ in range(options.rounds)] for _ in sides]
+    found: list[list[dict[Point, float]]] = [[{} for _ in range(options.rounds)] for _ in options.checkouts]
     turns = [(n, what, side) for n in range(options.rounds) for what in options.what for side in _order(n)]
     with told(), tqdm(turns, unit="process") as bar:
         for n, what, side in bar:
             bar.set_postfix_str(f"{what}, {'after' if side else 'before'}")
-            found[side][n] |= measured(sides[side], what, options.only, options.laps)
+            found[side][n] |= _kept(options, n, what, side)
     before, after = found
     print(table(compared(before, after)))
+
+
+def _kept(options: argparse.Namespace, turn: int, what: str, side: int) -> dict[Point, float]:
+    """The seconds of one process, of now or of a file."""
+    name = f"{turn} {options.only} {options.checkouts[side]}"
+    records = None if options.keep is None else Records(options.keep)
+    for row in [] if records is None else records.of(what, options.laps):
+        if row["name"] == name:
+            return {(group, point): seconds for group, point, seconds in row["seconds"]}
+    found = measured(options.checkouts[side], what, options.only, options.laps)
+    if records is not None:
+        seconds = [(*point, taken) for point, taken in found.items()]
+        records.add({"suite": what, "name": name, "budget": options.laps, "seconds": seconds})
+    return found
 
 
 def measured(where: Path, what: str, only: str, laps: int) -> dict[Point, float]:
@@ -147,4 +161,5 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", type=pattern, default="", help="points, or 'share: <part>', of a pattern")
     parser.add_argument("--rounds", type=count, default=2, help="processes of each checkout (2)")
     parser.add_argument("--laps", type=count, default=5, help="of share in a process: its --rounds (5)")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="of what is measured, line by line")
     return parser.parse_args(arguments)

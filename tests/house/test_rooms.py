@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 # folder with all that is in it but the places of its own; "" is the door of the package.
 ORDER = {
     "tnshare": (
-        *("errors", "checks backends", "network", "ops", "planning", "decomposition", "execution", "layers"),
-        *("models files", "", "testing"),
+        *("errors", "checks backends _atomic_write", "network", "ops", "planning", "decomposition"),
+        *("execution", "layers", "models files", "", "testing"),
     ),
     "tnshare_torch": ("_ops", "layers", "shared.template", "shared.running", "shared.paths", "shared", ""),
     "tnshare_jax": ("_ops", "layers", "shared", "nnx equinox", ""),
@@ -142,18 +142,10 @@ def crowded(root: Path) -> list[str]:
 
 
 # What the checks find all the same, with the reason; what they find no more has to go from here.
-USERS_OF_SHARED = (
-    *("paths._at_once", "paths._example", "paths._one_by_one", "paths._task_calls"),
-    "running._call_tasks",
-)
 USERS_OF_PEAKS = ("convolution._conv_memory", "embedding._lookup_memory")
 REASONS: dict[Callable[[Path], list[str]], dict[str, str]] = {
     upward: {
         "tnshare.execution._calls imports tnshare.layers": "the type of a layer, for the sake of its network",
-        **{
-            f"tnshare_torch.shared.{module} imports tnshare_torch.shared._shared_network": "a type alone"
-            for module in USERS_OF_SHARED
-        },
     },
     past_doors: {
         f"tnshare.layers.{module} takes {name} of tnshare.planning._peak_memory": "the one model of memory"

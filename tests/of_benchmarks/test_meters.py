@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 import torch
+from tolerances import is_close
 
 from benchmarks.case import Case
 from benchmarks.measuring.allocator import give_back, keep_memory
@@ -143,7 +144,7 @@ def test_a_compiled_program_has_both_parts_and_an_analysis():
     (y, _), (dW, dx) = program()
     assert y.shape == (3, 8)
     expected = jax.grad(lambda W: jnp.tanh(x @ W).sum())(W)
-    assert jnp.allclose(dW, expected, atol=1e-5)
+    assert is_close(dW, expected, 64 + 3)
     assert dx.shape == x.shape
     assert JaxMeter().peak(program) > 0
     assert program.parameters == program.gradients == 4 * 64 * 8

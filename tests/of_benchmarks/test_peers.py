@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from test_meters import FakeCuda
+from tolerances import close
 
 import tnshare as tn
 from benchmarks.case import METHODS, Case, low_ranks, spec_of
@@ -25,6 +26,7 @@ from benchmarks.suites.scale import per_row
 from tnshare.planning import PROFILES
 
 WAYS = ["one", "mixed", "each", "fan_out"]
+TERMS = 16 + 12 + 16 + 12 + 5  # x, bonds of full rank; of gradients rows and outputs
 OTHER_MODELS = ("dense", "LoRA", "PEFT")  # they have weights of their own
 CONV_RANKS = {"laf": (3,), "tucker": (2, 2, 3, 4, 3), "tt": (2, 4, 6, 3)}
 
@@ -65,7 +67,7 @@ def test_programs_in_torch_compute_the_layer(method, way, training):
         assert y.shape == right.shape, name
         assert (gradients is not None) == training
         if not name.startswith(OTHER_MODELS):
-            np.testing.assert_allclose(y.detach().numpy(), right, rtol=1e-3, atol=1e-4, err_msg=name)
+            close(y.detach().numpy(), right, TERMS, what=name)
         if training:
             assert all(g.abs().sum() > 0 for g in gradients), name
 
@@ -86,19 +88,17 @@ def test_what_tensorly_torchs_own_layer_raises_is_noted_and_one_that_works_is_me
 
     monkeypatch.setattr("tltorch.factorized_layers.FactorizedLinear", Works)
     found = bench.apply(case).run
-    torch.testing.assert_close(found[name]()[0], found["tnshare"]()[0], rtol=1e-3, atol=1e-4)
+    close(found[name]()[0], found["tnshare"]()[0], TERMS)
 
 
 def test_dense_weights_and_adapters_take_the_rows_of_their_tasks():
     x, ids = torch.randn(9, 6), torch.tensor([3, 0, 3, 1, 3, 0, 1, 1, 3])
     W = torch.randn(4, 6, 5)
     right = torch.einsum("bi,bio->bo", x, W[ids])
-    torch.testing.assert_close(torch_calls.grouped(x, ids, W), right)
-    torch.testing.assert_close(torch_calls.looped(x, ids, lambda rows, t: rows @ W[t]), right)
+    close(torch_calls.grouped(x, ids, W), right, TERMS)
+    close(torch_calls.looped(x, ids, lambda rows, t: rows @ W[t]), right, TERMS)
     all_present = torch.arange(4)
-    torch.testing.assert_close(
-        torch_calls.grouped(x[:4], all_present, W), torch.einsum("bi,bio->bo", x[:4], W)
-    )
+    close(torch_calls.grouped(x[:4], all_present, W), torch.einsum("bi,bio->bo", x[:4], W), TERMS)
 
 
 def test_rows_have_different_tasks_where_there_are_enough():
@@ -158,7 +158,7 @@ def test_programs_in_jax_compute_the_layer(method, way):
             y = program.forward()
             assert y.shape == right.shape
             if not name.startswith(OTHER_MODELS):
-                np.testing.assert_allclose(y, right, rtol=1e-3, atol=1e-4, err_msg=name)
+                close(y, right, TERMS, what=name)
 
 
 def test_dense_weights_and_adapters_in_jax_take_the_rows_of_their_tasks():
@@ -167,11 +167,11 @@ def test_dense_weights_and_adapters_in_jax_take_the_rows_of_their_tasks():
     (x, shared) = in_jax._drawn((9, 6), (6, 5))
     right = np.einsum("bi,bio->bo", x, np.asarray(W)[ids])
     by_task = in_jax._grouped(lambda leaves: leaves[0])([W], x, *groups(ids))
-    np.testing.assert_allclose(by_task, right, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(in_jax._per_row([W], x, ids), right, rtol=1e-4, atol=1e-5)
+    close(by_task, right, TERMS)
+    close(in_jax._per_row([W], x, ids), right, TERMS)
     adapted = in_jax._adapted([shared, A, B], x, ids)
     weights = np.asarray(shared) + np.asarray(A) @ np.asarray(B)
-    np.testing.assert_allclose(adapted, np.einsum("bi,bio->bo", x, weights[ids]), rtol=1e-4, atol=1e-5)
+    close(adapted, np.einsum("bi,bio->bo", x, weights[ids]), TERMS)
 
 
 def test_gradients_of_rows_in_jax_are_those_of_their_tasks():
@@ -190,7 +190,7 @@ def test_gradients_of_rows_in_jax_are_those_of_their_tasks():
         _, found = program()
         if not name.startswith(OTHER_MODELS):
             for g, r in zip(jax.tree.leaves(found), right, strict=True):
-                np.testing.assert_allclose(g, r, rtol=1e-3, atol=1e-3, err_msg=name)
+                close(g, r, TERMS, what=name)
 
 
 def test_strategies_in_jax_are_what_they_are_called():
@@ -231,7 +231,7 @@ def test_convolutions_agree(method, way):
             tasks = () if way == "one" else (case.tasks,)
             assert gradients[1].shape == (*tasks, case.m, case.c, case.kernel, case.kernel)
         else:
-            torch.testing.assert_close(y, right, rtol=1e-3, atol=1e-4, msg=name)
+            close(y, right, TERMS, what=name)
         assert all(g.abs().sum() > 0 for g in gradients), name
 
 

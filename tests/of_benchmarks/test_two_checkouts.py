@@ -149,7 +149,7 @@ def test_times_of_two_checkouts_are_compared_with_their_noise():
     assert (alone["noise, before"], alone["beyond noise"]) == (None, None)
 
 
-def test_both_checkouts_are_measured_in_turns(monkeypatch, capsys):
+def test_both_checkouts_are_measured_in_turns_and_a_stopped_comparison_goes_on(monkeypatch, capsys, tmp_path):
     asked = []
 
     def answered(where, *arguments):
@@ -158,10 +158,14 @@ def test_both_checkouts_are_measured_in_turns(monkeypatch, capsys):
 
     monkeypatch.setattr(two_checkouts, "checkout", Path)
     monkeypatch.setattr(two_checkouts, "run_in", answered)
-    command.main(["compare", str(ROOT), "other", "--rounds", "8"])
+    given = ["compare", str(ROOT), "other", "--keep", str(tmp_path / "kept.jsonl")]
+    command.main([*given, "--rounds", "8"])
     firsts = {side for side, _ in asked[::2]}
     assert firsts == {ROOT.name, "other"}  # who is first changes
     assert len(asked) == 8 * 2 * 2
+    assert "plan   1       2.000" in capsys.readouterr().out
+    command.main([*given, "--rounds", "9"])
+    assert len(asked) == 9 * 2 * 2
     assert "plan   1       2.000" in capsys.readouterr().out
 
 

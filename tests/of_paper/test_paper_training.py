@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tnshare_torch as tnt
 import torch
+from tolerances import close
 from torch import nn
 from torch.nn import functional
 
@@ -80,9 +81,9 @@ def test_leaving_out_what_has_no_loss_changes_neither_the_loss_nor_the_gradients
     assert 0 < beyond.sum() < beyond.numel()
     plain = torch.clamp(1 - scores * signs, min=0).mean(1).sum()
     plain.backward()
-    torch.testing.assert_close(loss, plain)
+    close(loss, plain, 4 + 6 + 3 * 18)
     for gradient, p in zip(found, shared.parameters(), strict=True):
-        torch.testing.assert_close(gradient, p.grad)
+        close(gradient, p.grad, 4 + 6 + 3 * 18)
 
 
 def test_what_a_call_gave_may_be_given_to_another_call_and_trained_through():
@@ -134,7 +135,7 @@ def test_own_classes_have_losses_and_errors_of_their_own():
         functional.cross_entropy(model(given[r].float()), labels[r])
         for model, given, labels, r in zip(models, x, y, rows, strict=True)
     )
-    torch.testing.assert_close(tasks.loss(shared, 0, rows), expected)
+    close(tasks.loss(shared, 0, rows), expected, 4 + 6 + 3 * 18)
     wrong = [
         100 * (m(a.float()).argmax(1) != b).float().mean().item()
         for m, a, b in zip(models, x, y, strict=True)

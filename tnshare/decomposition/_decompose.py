@@ -23,15 +23,16 @@ class Decomposition:
     """Factors that stand for a stack, and how far from it they are.
 
     ``error`` is ``||W - W'|| / ||W||``, ``deviation_error`` is ``||W - W'|| / ||W - mean_t W||``, both
-    measured with the factors as they are, after rounding. ``warnings`` says in words where a stack
-    looks as if its tasks were not aligned, or where what differs between them was lost.
+    measured with the factors as they are, after rounding; NaN where nobody knows the stack, as for factors
+    of a trained layer. ``warnings`` says in words where a stack looks as if its tasks were not aligned, or
+    where what differs between them was lost.
     """
 
     spec: Spec
     network: Network
     factors: Mapping[str, NDArray]
-    error: float
-    deviation_error: float
+    error: float = math.nan
+    deviation_error: float = math.nan
     warnings: tuple[str, ...] = ()
 
     @property

@@ -95,23 +95,6 @@ def read_stack(
     return array, {a: sizes[a] for a in names[: -len(task_names)]}, {a: sizes[a] for a in task_names}
 
 
-def _as_array(stack: Any) -> NDArray:
-    """The stack in NumPy, in row-major order; refuses what is no array of floating numbers."""
-    try:
-        array = np.asarray(stack, order="C")
-        found = str(array.dtype)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise TnshareError(f"a stack must be an array that NumPy can read: {error}") from None
-    if np.ma.isMaskedArray(stack):
-        raise TnshareError("a stack must have all its entries: found a masked array; fill it first")
-    if found not in DTYPES and array.dtype.newbyteorder("=").name not in DTYPES:
-        raise TnshareError(
-            f"a stack must be {', '.join(DTYPES[:-1])} or {DTYPES[-1]}: found {found}; "
-            "convert it first, for example with stack.astype(np.float32)"
-        )
-    return array
-
-
 def relative_errors(
     network: Network, factors: Mapping[str, NDArray], stack: NDArray, reference: StackNorms
 ) -> tuple[float, float]:
@@ -128,6 +111,23 @@ def relative_errors(
     if reference.deviation > 0:
         return error, error / reference.deviation
     return error, 0.0 if error <= 16 * reference.rounding else math.inf
+
+
+def _as_array(stack: Any) -> NDArray:
+    """The stack in NumPy, in row-major order; refuses what is no array of floating numbers."""
+    try:
+        array = np.asarray(stack, order="C")
+        found = str(array.dtype)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TnshareError(f"a stack must be an array that NumPy can read: {error}") from None
+    if np.ma.isMaskedArray(stack):
+        raise TnshareError("a stack must have all its entries: found a masked array; fill it first")
+    if found not in DTYPES and array.dtype.newbyteorder("=").name not in DTYPES:
+        raise TnshareError(
+            f"a stack must be {', '.join(DTYPES[:-1])} or {DTYPES[-1]}: found {found}; "
+            "convert it first, for example with stack.astype(np.float32)"
+        )
+    return array
 
 
 def _composed_blocks(

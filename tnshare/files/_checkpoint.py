@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
+from tnshare._atomic_write import write_whole
 from tnshare.errors import TnshareError
 
 from ._container import Container
@@ -18,6 +19,10 @@ from ._writing import Arrays, described
 FORMAT = 2
 
 
+class NotSaved(TnshareError, OSError):  # noqa: N818 (says what did not happen)
+    """A file could not be written: no room, no permission, no such folder."""
+
+
 def save(path: str | os.PathLike[str], obj: Saved | Mapping[str, Saved] | State | Stateful) -> None:
     """Write a Decomposition, an array, a dict of them, or the state of an adapter's layer or network.
 
@@ -28,9 +33,14 @@ def save(path: str | os.PathLike[str], obj: Saved | Mapping[str, Saved] | State 
 
     from safetensors.numpy import save as to_bytes
 
-    arrays = Arrays()
+    name, arrays = _name_of(path), Arrays()
     text = json.dumps(described(obj.state() if _is_stateful(obj) else obj, arrays))
-    _write_whole(os.fspath(path), to_bytes(arrays.stored, {"tnshare": text, "sum": _sum(text)}))
+    data = to_bytes(arrays.stored, {"tnshare": text, "sum": _sum(text)})
+    try:
+        write_whole(name, data)
+    except OSError as error:
+        reason = "its folder does not exist" if isinstance(error, FileNotFoundError) else error.strerror
+        raise NotSaved(f"cannot save {name!r}: {reason or error}; what was there is as it was") from error
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -38,7 +48,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     All that a file says of its numbers is checked before any of them is read, and nothing of it is run.
     """
-    name = os.fsdecode(path)
+    name = _name_of(path)
     if not os.path.isfile(name):
         raise TnshareError(f"no file to load: {name!r}")
     try:
@@ -49,6 +59,17 @@ def load(path: str | os.PathLike[str]) -> Any:
         raise TnshareError(f"{name!r} is damaged: {error}; use another copy") from None
     except OSError as error:
         raise TnshareError(f"cannot load {name!r}: {error.strerror or error}") from None
+
+
+def _name_of(path: Any) -> str:
+    try:
+        name = os.fsdecode(path)
+    except TypeError:
+        found = type(path).__name__
+        raise TnshareError(f"a path is text or an os.PathLike: found {found}") from None
+    if "\0" in name:
+        raise TnshareError(f"a path has no zeros in it: found {name!r}")
+    return name
 
 
 def _contents(name: str, container: Container, text: str) -> Contents:
@@ -80,27 +101,3 @@ def _sum(text: str) -> str:
 
 def _is_stateful(obj: Any) -> TypeGuard[Stateful]:
     return not isinstance(obj, type) and callable(getattr(obj, "state", None))
-
-
-def _write_whole(path: str, data: bytes) -> None:
-    """Write beside the place, then move; through a link, to where it points, and with the old permissions."""
-    place = os.path.realpath(path)
-    there = os.path.exists(place)
-    mode = os.stat(place).st_mode & 0o777 if there else 0o666
-    beside = os.path.join(os.path.dirname(place), f".tnshare-{os.getpid()}-{os.urandom(8).hex()}")
-    try:
-        # Opened with the wanted permissions, so that the user's mask is applied to them.
-        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    except FileNotFoundError:
-        raise TnshareError(f"cannot save {path!r}: its folder does not exist") from None
-    try:
-        with os.fdopen(handle, "wb") as file:
-            if there:
-                os.chmod(beside, mode)
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, place)
-    except BaseException:
-        os.unlink(beside)
-        raise

@@ -1,7 +1,18 @@
 """T trained models in: which of their weights are shared, and how; the tasks by name."""
 
 from ._roster import Roster
-from ._shared_model import HARD, SINGLE, Setting, SharedModel, layer_name, matches, share_arrays
+from ._shared_model import (
+    HARD,
+    SINGLE,
+    Setting,
+    SharedModel,
+    added_task,
+    layer_name,
+    matches,
+    share_arrays,
+    sharing_of_layers,
+    similarity_of_layers,
+)
 
 __all__ = [
     "HARD",
@@ -9,7 +20,10 @@ __all__ = [
     "Roster",
     "Setting",
     "SharedModel",
+    "added_task",
     "layer_name",
     "matches",
     "share_arrays",
+    "sharing_of_layers",
+    "similarity_of_layers",
 ]

@@ -7,10 +7,10 @@ from ._job import KEPT, Candidate, Job, check_fits, room
 from ._memory_limit import fitting, within
 from ._plan import Plan
 from ._prices import Prices
-from ._row_groups import group
+from ._row_groups import RowGroups, group
 from ._search import Form, Goal, best_plans
 from ._steps import BATCH_AXES, IDS, Move, Step, Take, depends_on_batch
-from ._task_ids import Choice, choose, take_rows
+from ._task_ids import Choice, choose, read_tasks, take_rows
 from ._ways import GROUP_AXIS, WAYS, Way, bucket, leading_axes, with_input
 from .devices._known_devices import PROFILES, Device, calibrate, cpu_model, profile, profile_for
 from .devices._measuring import measure
@@ -33,6 +33,7 @@ __all__ = [
     "Plan",
     "Prices",
     "Profile",
+    "RowGroups",
     "Step",
     "Take",
     "Way",
@@ -55,6 +56,7 @@ __all__ = [
     "profile",
     "profile_for",
     "program",
+    "read_tasks",
     "room",
     "take_rows",
     "with_input",

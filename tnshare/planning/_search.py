@@ -25,7 +25,7 @@ from .devices._profile import Profile
 
 Form = Literal["any", "factored", "materialised"]
 _ORDERS = 3  # memory orders of a set that are kept in mind
-_FEW = 6  # operands; for more, the search keeps half as many parts of a set
+_FEW = 6  # operands; for as many, half as many parts of a set are kept; for more, of connected sets only
 _MOST = 10  # operands; for more the number of sets is too large, and opt_einsum's order has to do
 
 
@@ -91,6 +91,7 @@ class _Search:
         self.nodes = [(n, node) for n, node in enumerate(network.nodes) if node.name != IDS]
         self.tasks = network.tasks if len(self.nodes) < len(network.nodes) else ()
         self.grouped = goal.grouped and bool(self.tasks)
+        self.connected = len(self.nodes) > _FEW and _connected([set(node.axes) for _, node in self.nodes])
         self.prices = Prices(network, profile, goal.training, goal.keep)
         self._steps: dict[Any, list[tuple[float, Step, bool, bool]]] = {}
         inputs = [1 << bit for bit, (_, node) in enumerate(self.nodes) if set(node.axes) & set(BATCH_AXES)]
@@ -125,7 +126,8 @@ class _Search:
         needed = frozenset(self.network.output).union(self.tasks, BATCH_AXES, *outside)
         found: list[_Part] = []
         limit = math.inf
-        for first, second in _halves(chosen, table, self.input):
+        outer = last or not self.connected
+        for first, second in _halves(chosen, table, self.input, outer):
             for a, b in product(first, second):
                 if a.seconds + b.seconds < limit and (self.grouped or not self._clash(a.axes, b.axes)):
                     for part in self._products(a, b, needed):
@@ -230,9 +232,9 @@ _LONELY: tuple[Variant, ...] = ("left", "right")
 
 
 def _halves(
-    chosen: int, table: dict[int, list[_Part]], rows: int
+    chosen: int, table: dict[int, list[_Part]], rows: int, outer: bool
 ) -> Iterator[tuple[list[_Part], list[_Part]]]:
-    """All ways to split a set in two; outer products with ``rows``, or where nothing else is possible."""
+    """All ways to split a set in two; outer products with ``rows``, or, if wanted, for want of others."""
     lowest = chosen & -chosen
     pairs = []
     half = (chosen - 1) & chosen
@@ -242,7 +244,16 @@ def _halves(
         half = (half - 1) & chosen
     fed = bool(chosen & rows)  # then one of the halves has the rows
     joined = [pair for pair in pairs if fed or set(pair[0][-1].axes) & set(pair[1][-1].axes)]
-    return iter(joined or pairs)
+    return iter(joined or (pairs if outer else []))
+
+
+def _connected(operands: list[set[str]]) -> bool:
+    """Whether axes lead from every operand to every other."""
+    reached, rest = operands[0], operands[1:]
+    while near := [axes for axes in rest if axes & reached]:
+        rest = [axes for axes in rest if not axes & reached]
+        reached = reached.union(*near)
+    return not rest
 
 
 def _few(parts: list[_Part], alike: int, most: int) -> list[_Part]:

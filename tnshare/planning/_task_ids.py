@@ -30,9 +30,14 @@ def choose(task: Any, network: Network, ops: Ops[Array]) -> Choice:
         return Choice((task,), None)  # what most calls give, and quickly done
     if not sizes:
         raise TnshareError(f"the network has no task axis to choose a task from: found task={task!r}")
+    return read_tasks(task, network.tasks, sizes, ops)
+
+
+def read_tasks(task: Any, axes: Sequence[str], sizes: Sequence[int], ops: Ops[Array]) -> Choice:
+    """The same for task axes of these names and sizes."""
     columns = _columns(task, len(sizes))
     rows = columns[0].shape[0] if columns[0].shape else None
-    for axis, size, column in zip(network.tasks, sizes, columns, strict=True):
+    for axis, size, column in zip(axes, sizes, columns, strict=True):
         _check_dtype(column)
         values = ops.values(column)
         if values is not None:  # while tracing there are no values to look at

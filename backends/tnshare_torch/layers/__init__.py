@@ -2,7 +2,6 @@
 
 from ._conv import Conv1d, Conv2d, Conv3d
 from ._embedding import Embedding
-from ._kept_tensors import autocasts
 from ._layer_state import SpecInState, shape_of
 from ._linear import Linear
 
@@ -13,6 +12,5 @@ __all__ = [
     "Embedding",
     "Linear",
     "SpecInState",
-    "autocasts",
     "shape_of",
 ]

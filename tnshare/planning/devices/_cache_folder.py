@@ -13,6 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from tnshare._atomic_write import write_whole
+
 FORMAT = 1
 _MOST = 4 << 20  # bytes; whatever is kept is far smaller
 
@@ -46,7 +48,7 @@ def write(kind: str, key: Mapping[str, Any], value: Any) -> None:
     with suppress(OSError, RuntimeError):
         place = _file_of(kind, text)
         place.parent.mkdir(parents=True, exist_ok=True)
-        _write_whole(place, data)
+        write_whole(place, data)
 
 
 def _text_of(place: Path) -> str:
@@ -69,14 +71,3 @@ def _file_of(kind: str, text: str) -> Path:
     from hashlib import sha256  # imported only where it is used
 
     return folder() / kind / f"{sha256(text.encode()).hexdigest()}.json"
-
-
-def _write_whole(place: Path, data: bytes) -> None:
-    """Write beside the place, then move, so that nobody reads half a file; each writer has its own name."""
-    beside = place.with_name(f".{os.getpid()}-{os.urandom(8).hex()}.tmp")
-    try:
-        beside.write_bytes(data)
-        os.replace(beside, place)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise

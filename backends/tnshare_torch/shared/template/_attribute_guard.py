@@ -14,7 +14,7 @@ _INTERNAL = frozenset(vars(nn.Module())) | {"training"}
 Place = tuple[str, Any, Any]  # a path, a container, and a copy of it
 
 
-class Watch:
+class AttributeGuard:
     """While it is entered, a module must not come to hold other things than before.
 
     On the way out what it was made to hold is taken from it again; ``scratch`` are patterns of attributes
@@ -25,7 +25,7 @@ class Watch:
         self.module, self.scratch = module, scratch
         self.before: list[Place] = []
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> AttributeGuard:
         self.before = list(_places(self.module))
         return self
 

@@ -18,8 +18,8 @@ _PREFIX = ".tnshare-part-"
 def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
     """Write beside the place, then move, so that nobody reads half a file and what was there stays whole.
 
-    Through a link, to where it points, and with the permissions of what was there. Every writer has a name of
-    its own, and a lock on it: what a writer left that was killed has none, and is removed by the next one. The
+    Through a link, to where it points, and with the permissions of what was there. Every writer has a file of
+    its own beside, and locks it: what a killed writer left is not locked, and removed by the next one. The
     folder must exist; what is there must be a file.
     """
     place = os.path.realpath(path)

@@ -24,6 +24,7 @@ import numpy as np
 
 import tnshare as tn
 
+OLDER = Path(__file__).resolve().parents[1] / "files" / "written_by_0_1_0"
 SECONDS, MEGABYTES = 2.0, 200
 CANARY = "tnshare_canary"
 CODE = (
@@ -37,7 +38,10 @@ CODE = (
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of file: what is in it, and how it is read back to numbers by name."""
+    """One kind of file: what is in it, and how it is read back to numbers by name.
+
+    What is in it is saved, or bytes: of a file that an earlier version wrote.
+    """
 
     name: str
     make: Callable[[], Any]
@@ -83,7 +87,8 @@ def _flat(saved: Any, under: str = "") -> dict[str, np.ndarray]:
 
 def _compose(saved: Any) -> None:
     """Use what was loaded: that is where names become source."""
-    values = saved.values() if isinstance(saved, dict) else [saved]
+    values = saved.entries if isinstance(saved, tn.State) else saved
+    values = values.values() if isinstance(values, dict) else [values]
     for value in values:
         if isinstance(value, tn.Decomposition) and np.prod(value.network.shape, dtype=float) < 1e6:
             tn.compose(value.network, value.factors)
@@ -101,6 +106,8 @@ def _plain() -> Iterator[Kind]:
     yield Kind("decomposition", lambda: d, _flat, _compose)
     yield Kind("dict", lambda: several, _flat, _compose)
     yield Kind("array", lambda: _stack(7, 3), _flat)
+    for name, file in (("older dict", "dict"), ("older state", "jax_shared")):
+        yield Kind(name, (OLDER / f"{file}.safetensors").read_bytes, _flat, _compose)
 
 
 def _torch() -> Iterator[Kind]:
@@ -158,11 +165,8 @@ def _jax() -> Iterator[Kind]:
     yield Kind("jax tree", lambda: shared, of_tree)
 
 
-PLAIN, TORCH, JAX = (
-    ("decomposition", "dict", "array"),
-    ("torch layer", "torch shared"),
-    ("jax layer", "jax tree"),
-)
+PLAIN = ("decomposition", "dict", "array", "older dict", "older state")
+TORCH, JAX = ("torch layer", "torch shared"), ("jax layer", "jax tree")
 
 
 def kinds(*names: str) -> list[Kind]:
@@ -660,8 +664,12 @@ class Judge:
 
     def __init__(self, kind: Kind, folder: Path, others: list[bytes] | None = None) -> None:
         self.kind, self.path, self.again = kind, folder / "damaged", folder / "again"
-        tn.save(self.path, kind.make())
-        self.data = self.path.read_bytes()
+        made = kind.make()
+        self.data = made if isinstance(made, bytes) else b""
+        if not self.data:
+            tn.save(self.path, made)
+            self.data = self.path.read_bytes()
+        self.path.write_bytes(self.data)
         self.others = [self.data] if others is None else others
         self.expected = kind.numbers(tn.load(self.path))
 

@@ -22,10 +22,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "helpers"), str(ROOT), str(ROOT / "backends")]
 
-import damaged_files  # noqa: E402
+import kinds_of_files  # noqa: E402
+import law_of_files  # noqa: E402
 
 CHUNK = 100
-KINDS = (*damaged_files.PLAIN, *damaged_files.TORCH, *damaged_files.JAX)
+KINDS = (*kinds_of_files.PLAIN, *kinds_of_files.TORCH, *kinds_of_files.JAX)
 
 
 def options() -> argparse.Namespace:
@@ -50,7 +51,7 @@ def done(log: Path) -> list[dict[str, Any]]:
     return found
 
 
-def chunk(judge: damaged_files.Judge, first: int, count: int) -> dict[str, Any]:
+def chunk(judge: law_of_files.Judge, first: int, count: int) -> dict[str, Any]:
     """The verdicts on some seeds."""
     verdicts: Counter[str] = Counter()
     broken, slowest = [], 0.0
@@ -96,9 +97,9 @@ def main() -> int:
                 line = kills(folder, seen["kills"], min(20, given.kills - seen["kills"]))
                 seen["kills"] += line["count"]
                 _write(given.log, line)
-        kinds = damaged_files.kinds(*given.kinds)
-        others = damaged_files.every_file(kinds, folder)
-        judges = [damaged_files.Judge(kind, folder, others) for kind in kinds]
+        kinds = kinds_of_files.kinds(*given.kinds)
+        others = law_of_files.every_file(kinds, folder)
+        judges = [law_of_files.Judge(kind, folder, others) for kind in kinds]
         if given.seed is not None:
             for judge in judges:
                 _say(judge.kind.name, *judge.of_seed(given.seed))

@@ -11,6 +11,8 @@ import zipfile
 from pathlib import Path
 
 import damaged_files
+import kinds_of_files
+import law_of_files
 import numpy as np
 import pytest
 from safetensors import safe_open
@@ -33,9 +35,9 @@ def path(tmp_path: Path) -> Path:
 def test_damaged_files_give_the_numbers_that_were_saved_or_are_refused(name: str, tmp_path: Path) -> None:
     if name in FRAMEWORKS:
         pytest.importorskip(FRAMEWORKS[name])
-    (kind,) = damaged_files.kinds(name)
-    others = damaged_files.every_file(damaged_files.kinds(*damaged_files.PLAIN), tmp_path)
-    judge = damaged_files.Judge(kind, tmp_path, others)
+    (kind,) = kinds_of_files.kinds(name)
+    others = law_of_files.every_file(kinds_of_files.kinds(*kinds_of_files.PLAIN), tmp_path)
+    judge = law_of_files.Judge(kind, tmp_path, others)
     found = {seed: judge.of_seed(seed) for seed in range(SEEDS.get(name, COUNT))}
     broken = {seed: what for seed, what in found.items() if what[1].startswith("BROKEN")}
     assert broken == {}
@@ -43,8 +45,8 @@ def test_damaged_files_give_the_numbers_that_were_saved_or_are_refused(name: str
 
 
 def test_the_law_can_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (kind,) = damaged_files.kinds("array")
-    judge = damaged_files.Judge(kind, tmp_path)
+    (kind,) = kinds_of_files.kinds("array")
+    judge = law_of_files.Judge(kind, tmp_path)
     whole = damaged_files.Damaged(judge.data, "nothing")
     assert judge.verdict(whole) == "original"
 
@@ -167,7 +169,7 @@ def test_a_large_file_of_somebody_else_is_refused_at_once_and_not_read(path: Pat
     path.write_bytes(damaged_files.joined({"__metadata__": metadata, **table}, b""))
     with path.open("r+b") as file:
         file.truncate(path.stat().st_size + size)  # which takes no room on the disk
-    found, wrong = damaged_files.measured(lambda: tn.load(path), 0)
+    found, wrong = law_of_files.measured(lambda: tn.load(path), 0)
     assert isinstance(found, tn.TnshareError)
     assert wrong == ""
 

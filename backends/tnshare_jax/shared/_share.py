@@ -78,18 +78,17 @@ def share(
         except_=except_,
         layers=layers,
     )
-    made = [
-        (TiedLeaf(column[0].name, column[0].order, ties[column[0].name]), {})
-        if column[0].name in ties
-        else _entry(model, column)
-        for column in zip(*leaves, strict=True)
-    ]
+    made = [_entry(model, column, ties) for column in zip(*leaves, strict=True)]
     return assembled(made, treedefs, roster, model.report())
 
 
-def _entry(model: SharedModel, column: Sequence[Leaf]) -> tuple[Entry, dict[str, Any]]:
+def _entry(
+    model: SharedModel, column: Sequence[Leaf], ties: Mapping[str, str]
+) -> tuple[Entry, dict[str, Any]]:
     """A leaf of all trees, as what became of it."""
     leaf, values = column[0], [own.value for own in column]
+    if leaf.name in ties:
+        return TiedLeaf(leaf.name, leaf.order, ties[leaf.name]), {}
     if not leaf.floating:
         return Constant(leaf.name, leaf.order, tuple(map(Fixed, values))), {}
     shared = model.soft.get(leaf.name, model.hard.get(leaf.name))

@@ -1,7 +1,7 @@
 """Linear, convolution and embedding without a framework: what they are, and how a call of them runs."""
 
 from ._compiled_timing import source, tune
-from ._functions import apply, bind, fan_out, weight
+from ._functions import apply, calls_for, fan_out, weight
 from ._layer import Layer, Tasks
 from ._linear import Linear
 from .convolution._conv import Conv
@@ -14,7 +14,7 @@ __all__ = [
     "Linear",
     "Tasks",
     "apply",
-    "bind",
+    "calls_for",
     "fan_out",
     "source",
     "tune",

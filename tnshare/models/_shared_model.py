@@ -14,6 +14,7 @@ from tnshare.decomposition import Decomposition, codes, decompose, sharing_stren
 from tnshare.errors import TnshareError
 from tnshare.network import METHODS, Network
 from tnshare.ops import NDArray
+from tnshare.planning import explain_table
 
 HARD, SINGLE = "hard", "single"
 
@@ -47,11 +48,7 @@ class SharedModel:
     def report(self) -> str:
         """A table: for each weight what was done, what it keeps and loses; then the warnings."""
         titles = ("weight", "shape", "sharing", "parameters", "of", "kept", "error", "of the deviation")
-        table = [titles, *self.rows]
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = [
-            "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in table
-        ]
+        lines = explain_table([titles, *self.rows])
         return "\n".join([*lines, *(f"warning: {text}" for text in self.warnings)])
 
 

@@ -51,6 +51,11 @@ def identifier(what: str, name: Any) -> str:
     return name
 
 
+def is_floating(dtype: Any) -> bool:
+    """Whether numbers of a dtype have fractions: float, complex, and ml_dtypes' kinds."""
+    return np.dtype(dtype).kind in "fc" or "float" in np.dtype(dtype).name
+
+
 def fresh(name: str, taken: Any, mark: str = "_") -> str:
     """The name, with marks at its end if it is taken already."""
     while name in taken:

@@ -221,3 +221,16 @@ def test_everything_is_written_in_format_two_and_what_tasks_have_is_stacked(path
     found = tn.load(path)
     assert [list(task) for task in found.tasks] == [["b", "h"], ["b", "h"]]
     np.testing.assert_array_equal(found.tasks[1]["h"], np.ones(4))
+
+
+@pytest.mark.parametrize("method", ["laf", "tucker", "tt"])
+def test_a_network_whose_tasks_were_removed_and_added_comes_back(path, method):
+    """Ranks may then be larger than there are tasks."""
+    shared = tnt.share(nets(), method, eps=0)
+    x = torch.randn(3, 2, 6)
+    for change in (lambda: shared.remove_task(0), lambda: shared.remove_task(1), lambda: shared.add_task()):
+        change()
+        tn.save(path, shared)
+        again = tnt.restore(Net(), tn.load(path))
+        assert len(again.tasks) == len(shared.tasks)
+        assert same(outputs(again, x), outputs(shared, x))

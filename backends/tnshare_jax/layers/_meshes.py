@@ -33,7 +33,8 @@ def on_any_mesh(
 def _explicit_mesh(values: tuple[Any, ...]) -> AbstractMesh | None:
     """The mesh of Explicit axes that one of the arrays is sharded over, if any is."""
     for value in values:
-        if isinstance(value, jax.Array):
+        traced = isinstance(value, jax.core.Tracer)
+        if traced or isinstance(getattr(value, "sharding", None), NamedSharding):  # the rest is on one device
             mesh = jax.typeof(value).sharding.mesh
             if not mesh.empty and AxisType.Explicit in mesh.axis_types:
                 found: AbstractMesh = mesh

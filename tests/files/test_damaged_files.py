@@ -21,7 +21,7 @@ from safetensors.numpy import save_file
 import tnshare as tn
 
 # Prime numbers of seeds, so that every mutation has its turn with every kind.
-SEEDS = {"decomposition": 180, "dict": 90, "array": 90, "older dict": 90, "older state": 90}
+SEEDS = {"decomposition": 180, "dict": 90, "array": 90, "state": 180, "older dict": 90, "older state": 90}
 FRAMEWORKS = {"torch layer": "torch", "torch shared": "torch", "jax layer": "jax", "jax tree": "jax"}
 COUNT = 54
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import tnshare as tn
+from tnshare.files import Keys
 
 OLDER = Path(__file__).resolve().parents[1] / "files" / "written_by_0_1_0"
 
@@ -61,6 +62,25 @@ def _compose(saved: Any) -> None:
             repr(value), value.network.describe(), value.network.equation
 
 
+def _state() -> tn.State:
+    """A state that has everything: frozen codes, heads of several sizes, all kinds of constants."""
+    spec = tn.LAF.with_codes(_stack(2, 3))
+    network = spec.network(i=4, o=2, task=3)
+    frozen = {"L": _stack(2, 4, 2), "S": spec.frozen(network)["S"].astype(np.float32)}
+    own = tuple({"bias": _stack(2), "head": _stack(2, 2 + t)} for t in range(3))
+    keys = tuple(Keys("threefry2x32", np.arange(2, dtype=np.uint32) + t) for t in range(3))
+    counts = (np.array(1), np.array(2), np.array(3))
+    constants = {
+        "key": keys,
+        "count": counts,
+        "word": ("a", "b", "c"),
+        "rate": (0.5,),
+        "flags": (np.array([True]),),
+    }
+    d = tn.Decomposition(spec, network, frozen, 0.5, 1.0)
+    return tn.State({"w": d, "b": _stack(3)}, own, ("x", "y", "z"), constants)
+
+
 def _plain() -> Iterator[Kind]:
     d = tn.decompose(_stack(3, 4, 5), "tucker", ranks=(2, 3, 2))
     several = {
@@ -72,6 +92,7 @@ def _plain() -> Iterator[Kind]:
     yield Kind("decomposition", lambda: d, flat, _compose)
     yield Kind("dict", lambda: several, flat, _compose)
     yield Kind("array", lambda: _stack(7, 3), flat)
+    yield Kind("state", _state, flat, _compose)
     for name, file in (("older dict", "dict"), ("older state", "jax_shared")):
         yield Kind(name, (OLDER / f"{file}.safetensors").read_bytes, flat, _compose)
 
@@ -131,7 +152,7 @@ def _jax() -> Iterator[Kind]:
     yield Kind("jax tree", lambda: shared, of_tree)
 
 
-PLAIN = ("decomposition", "dict", "array", "older dict", "older state")
+PLAIN = ("decomposition", "dict", "array", "state", "older dict", "older state")
 TORCH, JAX = ("torch layer", "torch shared"), ("jax layer", "jax tree")
 
 

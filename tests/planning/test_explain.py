@@ -10,6 +10,7 @@ import pytest
 import tnshare as tn
 from tnshare.execution import _timing as timing
 from tnshare.layers import calls_for
+from tnshare.layers._linear_kind import LinearKind
 from tnshare.layers.convolution._conv_kind import ConvKind
 from tnshare.layers.embedding._lookup_kind import LookupKind
 from tnshare.ops import numpy_ops
@@ -143,10 +144,10 @@ def test_what_cannot_be_explained_is_refused(way, batch, message):
 
 @pytest.fixture
 def ran(tmp_path, monkeypatch):
-    """The names of what convolutions and embeddings were computed by."""
+    """The names of what layers were computed by."""
     monkeypatch.setenv("TNSHARE_CACHE", str(tmp_path))
     names = []
-    for kind in (ConvKind, LookupKind):
+    for kind in (LinearKind, ConvKind, LookupKind):
 
         def noting(self, job, option, rows, made=kind.function):
             run = made(self, job, option, rows)
@@ -156,10 +157,10 @@ def ran(tmp_path, monkeypatch):
     return names
 
 
-def called(calls, x, task=None, training=True):
+def called(calls, x, task=None, training=True, fan_out=False):
     params = calls.layer.init(0)
     factors = [params[name] for name in calls.layer.network.shapes]
-    if task is None:
+    if fan_out:
         return calls.fan_out(factors, params.get("bias"), x, training)
     return calls.apply(factors, params.get("bias"), x, task, training)
 
@@ -176,7 +177,7 @@ def test_of_a_convolution_within_a_limit_what_runs_is_marked(way, limit, ran):
     layer = tn.Conv(16, 32, (3, 3), tasks=4, spec=tn.Tucker((3, 3, 8, 8, 3)), padding=1)
     calls = calls_for(layer, numpy_ops, "auto", limit)
     x = np.ones((16, 16, 12, 12), np.float32)
-    called(calls, x, {"one": 1, "mixed": np.arange(16) % 4}.get(way))
+    called(calls, x, {"one": 1, "mixed": np.arange(16) % 4}.get(way), fan_out=way == "fan_out")
     text = calls.explain(way, 16, x, training=True, sizes=(12, 12))
     assert {marked(text)} == set(ran)
     assert calls.source(way, 16, x, training=True, sizes=(12, 12)).startswith(f"# {ran[0]}\n")
@@ -213,8 +214,29 @@ def test_of_an_embedding_that_was_timed_what_runs_is_marked(winner, ran, monkeyp
 def test_an_embedding_in_parts_says_so(ran):
     layer = tn.Embedding(200, 32, tasks=5, spec=tn.Tucker((16, 8, 3)))
     calls, tokens = calls_for(layer, numpy_ops, "factored", 60_000), np.arange(512) % 200
-    called(calls, tokens, training=False)
+    called(calls, tokens, training=False, fan_out=True)
     text = calls.explain("fan_out", 512, np.ones(1, np.float32), training=False)
     size = int(re.search(r"\nin chunks of (\d+) rows, [\d,]+ bytes at once", text)[1])
     assert len(ran) == -(-512 // size) > 1
     assert text.startswith("fan_out, 512 tokens, inference; predicted by the profile 'cpu'")
+
+
+@pytest.mark.parametrize("strategy", ["auto", "factored", "materialised", "autotune"])
+@pytest.mark.parametrize("limit", [None, 200_000])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("rows", [0, 1, 48])
+def test_of_a_linear_layer_what_runs_is_marked(way, rows, limit, strategy, ran, monkeypatch):
+    monkeypatch.setattr(timing, "time_in_rounds", lambda runs: {name: len(name) for name in runs})
+    calls = calls_for(tn.Linear(16, 32, tasks=6, spec=tn.LAF(5)), numpy_ops, strategy, limit)
+    x = np.ones((6, rows, 16) if way == "each" else (rows, 16), np.float32)
+    task = {"one": 1, "mixed": np.arange(rows) // 8}.get(way)
+    called(calls, x, task, fan_out=way == "fan_out")
+    assert set(ran) == {marked(calls.explain(way, rows, x, training=True))}
+
+
+def test_where_a_framework_says_nothing_of_values_no_rows_are_said_to_be_grouped(ran):
+    names = [n for n in dir(numpy_ops) if n[0] != "_" and n != "concrete"]
+    bare = type("Bare", (), {name: staticmethod(getattr(numpy_ops, name)) for name in names})()
+    calls, x = calls_for(tn.Linear(64, 64, tasks=3, spec=tn.LAF(3)), bare), np.ones((512, 64), np.float32)
+    called(calls, x, np.arange(512) % 3)
+    assert ran == [marked(calls.explain("mixed", 512, x, training=True))]

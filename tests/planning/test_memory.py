@@ -31,7 +31,7 @@ from tnshare.planning import (
     best_plans,
     candidates,
     fastest_within,
-    needed,
+    linear_peak,
     seconds_in_parts,
     with_input,
 )
@@ -122,7 +122,7 @@ def test_the_peak_of_a_call_is_an_upper_bound(case, device, form):
     for candidate in candidates(replace(job, concrete=False), device, form):
         ops = Watching()
         y = runner(job, candidate, ops, case.lead)(*inputs)
-        assert ops.peak(y) <= needed(job, candidate, rows, rows)
+        assert ops.peak(y) <= linear_peak(job, candidate, rows, rows)
         assert candidate.peak >= 4 * ops.peak(y)
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tolerances import close, is_close, terms_of
 
 import tnshare as tn
-from tnshare.planning import WAYS, needed
+from tnshare.planning import WAYS, linear_peak
 from tnshare.testing.cases import specs
 
 torch = pytest.importorskip("torch")
@@ -171,7 +171,7 @@ def test_no_candidate_needs_more_than_it_says(shape, way):
         for candidate in calls.options(job, calls.profile(torch.empty(0))):
             if not candidate.grouped:
                 assert peak_bytes(case.call(case.layer(strategy=candidate))) <= candidate.peak
-                limit = 4 * needed(job, candidate, 1, job.batch)
+                limit = 4 * linear_peak(job, candidate, 1, job.batch)
                 layer = case.layer(strategy=candidate, memory_limit=limit)
                 assert peak_bytes(case.call(layer)) <= limit
 

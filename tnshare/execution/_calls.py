@@ -183,9 +183,10 @@ class Calls:
         self, way: Way, batch: int, like: Any, training: bool, sizes: Sequence[int] | None
     ) -> Decision:
         """What an eager call decides; where calls are compiled, what a traced one does."""
-        lead, eager = (whole("batch", batch, least=0),), not self._compiles
-        job = self.job(way, lead, sizes, training=training, keep=eager, concrete=eager)
-        return self.choose(job, self.kind.rows_of(way, None, self.shape(way, lead, sizes)), like)
+        shape = self.shape(way, (whole("batch", batch, least=0),), sizes)
+        rows = self.kind.rows_of(way, None, shape)
+        concrete = 0 not in rows and self._may_look(like, ())
+        return self.choose(self._job(way, rows, shape, training, not self._compiles, concrete), rows, like)
 
     def shape(self, way: Way, rows: Shape, sizes: Sequence[int] | None = None) -> Shape:
         """The shape of an x of so many rows."""
@@ -321,7 +322,7 @@ class Calls:
         what = f"{READ[job.way]} in {'training' if job.training else 'inference'}"
         some = kind.measurable(options)
         chosen, part = fastest_within(some, count, self.memory_limit, peak_bytes, in_parts, what)
-        return Decision(job, options, chosen, None, part, peak_bytes(chosen, part or max(count, 1)))
+        return Decision(job, some, chosen, None, part, peak_bytes(chosen, part or max(count, 1)))
 
 
 def _never(ids: Any) -> bool:

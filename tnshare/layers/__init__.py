@@ -5,7 +5,7 @@ from ._functions import apply, calls_for, fan_out, weight
 from ._layer import Layer, Tasks
 from ._linear import Linear
 from .convolution._conv import Conv
-from .embedding._table import Embedding
+from .embedding._embedding import Embedding
 
 __all__ = [
     "Conv",

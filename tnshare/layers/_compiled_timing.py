@@ -18,7 +18,7 @@ from tnshare.planning import Way
 
 from ._functions import cached_calls, checked_factors
 from ._layer import Layer
-from .embedding._table import Embedding
+from .embedding._embedding import Embedding
 
 
 def tune(

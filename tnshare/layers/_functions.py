@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from tnshare.decomposition import checked, compose
+from tnshare.decomposition import compose, factors_in_order
 from tnshare.errors import TnshareError
 from tnshare.execution import CallKind, Calls, Strategy
 from tnshare.ops import Array, Ops, numpy_ops
@@ -17,8 +17,8 @@ from ._linear import Linear
 from ._linear_kind import LinearKind
 from .convolution._conv import Conv
 from .convolution._conv_kind import ConvKind
+from .embedding._embedding import Embedding
 from .embedding._lookup_kind import LookupKind
-from .embedding._table import Embedding
 
 
 def apply(
@@ -92,7 +92,7 @@ def checked_factors(ops: Ops[Array], layer: Layer, params: Mapping[str, Array], 
         raise TnshareError(f"x must be an array: found {type(x).__name__}")
     if layer.bias and tuple(params["bias"].shape if "bias" in params else ()) != layer.shapes["bias"]:
         raise TnshareError(f"expected params['bias'] of shape {layer.shapes['bias']}: see layer.shapes")
-    return checked(layer.network, _all_factors(ops, layer, params))
+    return factors_in_order(layer.network, _all_factors(ops, layer, params))
 
 
 def _all_factors(ops: Ops[Array], layer: Layer, params: Mapping[str, Array]) -> Mapping[str, Array]:

@@ -1,4 +1,4 @@
-"""Layers without a framework: what their weights are made of, how they start, how they are contracted."""
+"""A linear layer without a framework: its description, and how rows of it may be computed."""
 
 from __future__ import annotations
 

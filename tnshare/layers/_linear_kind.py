@@ -21,7 +21,7 @@ from tnshare.planning import (
     candidates,
     check_fits,
     keep_limit,
-    needed,
+    linear_peak,
     priced,
     with_input,
 )
@@ -79,7 +79,7 @@ class LinearKind(CallKind[Job, Candidate]):
 
     def peak_bytes(self, job: Job, option: Candidate, rows: Shape, part: int, itemsize: int) -> int:
         exact = job if job.inner is None else replace(job, inner=math.prod(rows[1:]))
-        return needed(exact, option, part, max(self.rows_in(job.way, rows), 1)) * itemsize
+        return linear_peak(exact, option, part, max(self.rows_in(job.way, rows), 1)) * itemsize
 
     def seconds(self, job: Job, option: Candidate, profile: Profile, rows: int, training: bool) -> float:
         network = with_input(job.network, job.way, rows, job.inner)

@@ -1,4 +1,4 @@
-"""T trained models in: which of their weights are shared, and how; framework-free."""
+"""Which weights of T models are shared, and how; and the table that says what became of them."""
 
 from __future__ import annotations
 
@@ -18,16 +18,10 @@ from tnshare.planning import explain_table
 
 HARD, SINGLE = "hard", "single"
 
-
 Setting = str | Mapping[str, Any]
-
-
 Factorised = Mapping[str, tuple[Network, Mapping[str, NDArray]]]  # networks and factors, by names of weights
 
-
 _WEIGHTS = ("weight", "kernel", "w", "embedding", "embeddings")  # torch and equinox, flax, haiku
-
-
 _BOUNDS = {"eps", "ranks", "max_parameters"}
 
 

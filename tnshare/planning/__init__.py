@@ -5,7 +5,7 @@ from ._explanation import explain, explain_plan, explain_table
 from ._generated_code import kept_program, program
 from ._job import MOST_KEPT_NUMBERS, READ, AnyJob, AnyOption, Candidate, Job, check_fits, keep_limit
 from ._memory_limit import fastest_within, seconds_in_parts
-from ._peak_memory import needed, plan_peak, task_gradients
+from ._peak_memory import linear_peak, plan_peak, task_gradients
 from ._plan import Plan
 from ._prices import Prices, priced
 from ._row_groups import RowGroups, group
@@ -57,8 +57,8 @@ __all__ = [
     "group",
     "keep_limit",
     "kept_program",
+    "linear_peak",
     "measure",
-    "needed",
     "plan_peak",
     "priced",
     "profile",

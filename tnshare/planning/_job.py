@@ -1,4 +1,4 @@
-"""The different ways to compute one call of a layer, with what each costs."""
+"""What a call is to compute, and what it may be computed by: values that the rest of planning makes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ._steps import BATCH_AXES
 from ._ways import GROUP_AXIS, Way, of_present, with_input
 
 MOST_KEPT_NUMBERS = 1 << 24  # numbers that inference may keep for a layer: 64 MB in single precision
-
+READ = {"one": "of one task", "mixed": "of mixed tasks", "each": "of each task", "fan_out": "for every task"}
 
 Grouping = Literal["", "present", "all"]
 
@@ -90,8 +90,7 @@ class Candidate:
 
     ``seconds`` is the prediction of a profile; ``bytes`` are moved by the products of the forward pass,
     ``peak`` is the most that is alive at once, beyond operands, result and their gradients; both in single
-    precision.
-    Groups of very different lengths are computed by ``ungrouped``. If ``by_einsum``, products are
+    precision. Groups of very different lengths are computed by ``ungrouped``. If ``by_einsum``, products are
     told their axes, and not brought into the order of the plan.
     """
 
@@ -134,6 +133,3 @@ def _kind(network: Network) -> tuple[object, ...]:
     changing = (*BATCH_AXES, GROUP_AXIS)
     sizes = {axis: size for axis, size in network.sizes.items() if axis not in changing}
     return tuple((node.name, node.axes) for node in network.nodes), network.output, tuple(sizes.items())
-
-
-READ = {"one": "of one task", "mixed": "of mixed tasks", "each": "of each task", "fan_out": "for every task"}

@@ -38,7 +38,18 @@ def peak(
     return max(forward, start, ledger.backward(saved, part)) + own
 
 
-def needed(job: Job, candidate: Candidate, chunk: int, rows: int) -> int:
+def plan_peak(plan: Plan, spread: dict[str, int], training: bool, part: bool) -> int:
+    """The same for a plan whose axes of rows have the sizes ``spread``."""
+    return peak(plan, {**plan.network.sizes, **spread}, training=training, part=part)
+
+
+def task_gradients(network: Network, part: bool) -> int:
+    """Gradients of factors: of tasks, before they are put together; of a part, before they are added up."""
+    own = sum(math.prod(node.shape) for node in network.nodes if set(node.axes) & set(network.tasks))
+    return own + (network.parameters if part else 0)
+
+
+def linear_peak(job: Job, candidate: Candidate, chunk: int, rows: int) -> int:
     """The numbers alive at once when so many of the rows are computed at a time."""
     plan, part = candidate.plan, chunk < rows
     sizes = {**plan.network.sizes, "b": chunk} | ({} if job.inner is None else {"m": job.inner})
@@ -196,13 +207,3 @@ def _moved(step: Step | Take, operand: int) -> bool:
 
 def _copies(step: Step | Take, operand: int) -> bool:
     return isinstance(step, Step) and step.copies[operand != step.left]
-
-
-def plan_peak(plan: Plan, spread: dict[str, int], training: bool, part: bool) -> int:
-    return peak(plan, {**plan.network.sizes, **spread}, training=training, part=part)
-
-
-def task_gradients(network: Network, part: bool) -> int:
-    """Of factors: of a part, before they are added to the others'; of tasks, before they are put together."""
-    own = sum(math.prod(node.shape) for node in network.nodes if set(node.axes) & set(network.tasks))
-    return own + (network.parameters if part else 0)

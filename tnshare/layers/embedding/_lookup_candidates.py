@@ -24,7 +24,7 @@ from tnshare.planning import (
     task_gradients,
 )
 
-from ._table import Embedding
+from ._embedding import Embedding
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from tnshare.execution import CallKind, Runner, Shape, fixed_axes
 from tnshare.layers._rows_of_x import leading_axes
 from tnshare.planning import MOST_KEPT_NUMBERS, Candidate, Form, Profile, Way, bucket
 
+from ._embedding import Embedding
 from ._lookup_candidates import LookupCandidate, LookupJob, lookup_bytes, lookup_candidate, lookup_candidates
 from ._lookup_runner import lookup_runner
-from ._table import Embedding
 
 
 class LookupKind(CallKind[LookupJob, LookupCandidate]):

@@ -1,4 +1,4 @@
-"""The programs of a softly shared weight: for eager calls found when they are met, for traced ones ahead."""
+"""A softly shared weight in a call, and its programs: found when met, or ahead for traced calls."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ import numpy as np
 from tnshare.checks import is_floating, whole
 from tnshare.decomposition import (
     Decomposition,
-    checked,
     decomposed_factors,
+    factors_in_order,
     random_factors,
     random_stream,
     rounded,
@@ -105,7 +105,7 @@ class Layer(ABC):
             raise TnshareError(
                 f"a decomposition by {self.spec!r} of weights {self.network.shape} was expected: found {d!r}"
             )
-        for array in checked(d.network, d.factors):
+        for array in factors_in_order(d.network, d.factors):
             if not is_floating(array.dtype):
                 raise TnshareError(f"factors must be floating arrays: found {array.dtype}")
         pairs = zip(self.network.nodes, d.network.nodes, strict=True)

@@ -10,8 +10,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tnshare.checks import whole
-from tnshare.decomposition import Decomposition, decomposed_factors, random_factors, random_stream, rounded
+from tnshare.checks import is_floating, whole
+from tnshare.decomposition import (
+    Decomposition,
+    decomposed_factors,
+    factors_in_order,
+    random_factors,
+    random_stream,
+    rounded,
+)
 from tnshare.errors import TnshareError
 from tnshare.network import Network, Spec
 from tnshare.ops import NDArray
@@ -98,6 +105,9 @@ class Layer(ABC):
             raise TnshareError(
                 f"a decomposition by {self.spec!r} of weights {self.network.shape} was expected: found {d!r}"
             )
+        for array in factors_in_order(d.network, d.factors):
+            if not is_floating(array.dtype):
+                raise TnshareError(f"factors must be floating arrays: found {array.dtype}")
         pairs = zip(self.network.nodes, d.network.nodes, strict=True)
         return {own.name: d.factors[given.name] for own, given in pairs if own.learnt}
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import opt_einsum
 
-from tnshare.checks import fresh, whole
+from tnshare.checks import fresh, identifier, whole
 from tnshare.errors import TnshareError
 
 
@@ -30,14 +30,19 @@ class Node:
     def __post_init__(self) -> None:
         object.__setattr__(self, "axes", tuple(self.axes))
         object.__setattr__(self, "shape", tuple(self.shape))
+        for what, name in (("a node", self.name), *(("an axis", axis) for axis in self.axes)):
+            identifier(what, name)
         if len(self.axes) != len(self.shape):
             raise TnshareError(
                 f"node {self.name} has {len(self.axes)} axes {self.axes} but shape {self.shape}"
             )
         if len(set(self.axes)) != len(self.axes):
             raise TnshareError(f"node {self.name} names an axis twice: {self.axes}")
-        for axis, size in zip(self.axes, self.shape, strict=True):
+        sizes = (
             whole(f"the size of axis {axis!r} of node {self.name}", size, least=0)
+            for axis, size in zip(self.axes, self.shape, strict=True)
+        )
+        object.__setattr__(self, "shape", tuple(sizes))
 
     def __repr__(self) -> str:
         return f"{self.name}({', '.join(f'{a}={n}' for a, n in zip(self.axes, self.shape, strict=True))})"

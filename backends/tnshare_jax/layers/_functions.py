@@ -15,6 +15,8 @@ from tnshare.files import layer_params, layer_state
 from tnshare.layers import Layer
 from tnshare_jax._ops import Precision, is_key, ops_with
 
+from ._meshes import on_any_mesh
+
 Params = Mapping[str, jax.Array]
 
 
@@ -79,7 +81,12 @@ def apply(
     """
     own = ops_with(precision, preferred_element_type)
     order = _ChannelOrder.of(layer, dimension_numbers)
-    return order.back(tn.apply(layer, params, order(jnp.asarray(x)), task, ops=own, training=training))
+
+    def run(x: jax.Array, task: Any, params: Params) -> jax.Array:
+        return order.back(tn.apply(layer, params, order(x), task, ops=own, training=training))
+
+    found: jax.Array = on_any_mesh(run, jnp.asarray(x), task, params, 0)
+    return found
 
 
 def fan_out(
@@ -95,7 +102,12 @@ def fan_out(
     """The same x (..., in) through every task: (T, ..., out)."""
     own = ops_with(precision, preferred_element_type)
     order = _ChannelOrder.of(layer, dimension_numbers)
-    return order.back(tn.fan_out(layer, params, order(jnp.asarray(x)), ops=own, training=training))
+
+    def run(x: jax.Array, _: Any, params: Params) -> jax.Array:
+        return order.back(tn.fan_out(layer, params, order(x), ops=own, training=training))
+
+    found: jax.Array = on_any_mesh(run, jnp.asarray(x), None, params, len(layer.task_shape))
+    return found
 
 
 def weight(

@@ -16,9 +16,36 @@ METHODS = ("laf", "tucker", "tt")
 _BYTES = 4
 
 
+class AnyCase:
+    """A shared layer of so many tasks, called in one way with so many rows."""
+
+    method: str
+    ranks: tuple[int, ...]
+    tasks: int
+    way: Way
+    batch: int
+    training: bool
+
+    def told(self, layer: str) -> str:
+        """The case in a line, the layer in so many words."""
+        ranks = "/".join(map(str, self.ranks))
+        mode = "training" if self.training else "inference"
+        return f"{self.method} {ranks} {layer} T={self.tasks} {self.way} B={self.batch} {mode}"
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """What a line of results says of the case."""
+        return {**asdict(self), "ranks": list(self.ranks)}  # type: ignore[call-overload]
+
+    @property
+    def task(self) -> int:
+        """The task of all rows, where there is one."""
+        return min(3, self.tasks - 1)
+
+
 @dataclass(frozen=True)
-class Case:
-    """A shared linear layer i -> o of so many tasks, called in one way with so many rows."""
+class Case(AnyCase):
+    """A linear layer i -> o."""
 
     method: str
     ranks: tuple[int, ...]
@@ -30,14 +57,7 @@ class Case:
     training: bool
 
     def __str__(self) -> str:
-        ranks = "/".join(map(str, self.ranks))
-        mode = "training" if self.training else "inference"
-        return f"{self.method} {ranks} {self.i}->{self.o} T={self.tasks} {self.way} B={self.batch} {mode}"
-
-    @property
-    def json(self) -> dict[str, Any]:
-        """What a line of results says of the case."""
-        return {**asdict(self), "ranks": list(self.ranks)}
+        return self.told(f"{self.i}->{self.o}")
 
     @classmethod
     def read(cls, row: Mapping[str, Any]) -> Case:
@@ -66,11 +86,6 @@ class Case:
             return own.rename("task", "b", batch).feed("x", ("b", "i"), ("b", "o"))
         axes = ("task", "b", "i") if self.way == "each" else ("b", "i")
         return own.feed("x", axes, ("task", "b", "o"), b=batch)
-
-    @property
-    def task(self) -> int:
-        """The task of all rows, where there is one."""
-        return min(3, self.tasks - 1)
 
     @property
     def x_shape(self) -> tuple[int, ...]:

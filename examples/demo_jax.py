@@ -113,18 +113,7 @@ def run(s: Settings, seed: int, bar: tqdm) -> tuple[list[Result], dict[str, digi
 
 def main(s: Settings) -> list[Result]:
     """Run it, and print the table."""
-    start = time.perf_counter()
-    results: list[Result] = []
-    with tqdm(total=s.seeds * s.steps * (4 + len(digits.METHODS)), unit="step") as bar:
-        for seed in range(s.seeds):
-            found, similarity = run(s, seed, bar)
-            results += found
-    print(f"\n{digits.table(results)}\n\n{digits.explained(s)}")
-    path = s.folder / "digits_jax.png"
-    digits.picture(results, similarity, path)
-    print(f"\nA picture of it, and of which digits TT keeps alike: {path}")
-    print(f"{time.perf_counter() - start:.0f} s with JAX on {jax.devices()[0].platform}, compiling included.")
-    return results
+    return digits.shown(run, s, "digits_jax.png", f"JAX on {jax.devices()[0].platform}, compiling included")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.datasets import load_digits
+from tqdm import tqdm
 
 NDArray = np.ndarray[Any, Any]
 TASKS = 10
@@ -61,6 +63,9 @@ class Result:
     milliseconds: float  # median time of a step
     strength: Mapping[str, float]  # the paper's rho of each layer
     cosine: Mapping[str, float]  # mean cosine of two tasks' weights in each layer
+
+
+Run = Callable[[Settings, int, tqdm], tuple[list[Result], dict[str, NDArray]]]  # of one seed
 
 
 def split(images: int, seed: int) -> Split:
@@ -117,6 +122,22 @@ def table(results: Sequence[Result]) -> str:
             f"{method:25}{errors}{costs}" + "".join(f"{_sharing(own, layer):>13}" for layer in layers)
         )
     return "\n".join(lines)
+
+
+def shown(run: Run, s: Settings, name: str, where: str) -> list[Result]:
+    """Run every seed, print the table, and draw the picture of that name."""
+    start = time.perf_counter()
+    results: list[Result] = []
+    with tqdm(total=s.seeds * s.steps * (4 + len(METHODS)), unit="step") as bar:
+        for seed in range(s.seeds):
+            found, similarity = run(s, seed, bar)
+            results += found
+    print(f"\n{table(results)}\n\n{explained(s)}")
+    path = s.folder / name
+    picture(results, similarity, path)
+    print(f"\nA picture of it, and of which digits TT keeps alike: {path}")
+    print(f"{time.perf_counter() - start:.0f} s with {where}.")
+    return results
 
 
 def explained(s: Settings) -> str:

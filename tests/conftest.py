@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -18,6 +19,10 @@ os.environ["TNSHARE_CACHE"] = CACHE.name
 
 TESTS = Path(__file__).parent
 ROOMS = sorted({path.relative_to(TESTS).parts[0] for path in TESTS.glob("*/**/test_*.py")})
+
+# Without its framework an adapter has no tests.
+FOLDERS = {"torch": ["torch_layers", "torch_share"], "jax": ["jax_adapter"]}
+collect_ignore = [folder for name, own in FOLDERS.items() if not find_spec(name) for folder in own]
 
 # TNSHARE_EXAMPLES=10000 is the deep profile (`make test-deep`); `make quick` has TNSHARE_QUICK=1.
 EXAMPLES = int(os.environ.get("TNSHARE_EXAMPLES", "15" if "TNSHARE_QUICK" in os.environ else "60"))

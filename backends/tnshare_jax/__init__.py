@@ -1,7 +1,7 @@
 """tnshare for JAX: pure functions on plain pytrees."""
 
 try:
-    import jax as _jax  # noqa: F401
+    import jax as _jax
 except ModuleNotFoundError as error:
     if error.name != "jax":
         raise

@@ -1,7 +1,7 @@
 """tnshare for PyTorch."""
 
 try:
-    import torch as _torch  # noqa: F401
+    import torch as _torch
 except ModuleNotFoundError as error:
     if error.name != "torch":
         raise

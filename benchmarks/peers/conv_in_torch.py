@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import conv2d
 
 import tnshare as tn
-from benchmarks.case import METHODS
+from benchmarks.case import METHODS, AnyCase
 from benchmarks.measuring.meters import Program
 from tnshare.network import Network
 from tnshare.planning import Way
@@ -27,8 +27,8 @@ AXES = ("h", "w", "c", "m")
 
 
 @dataclass(frozen=True)
-class ConvCase:
-    """A shared convolution c -> m with square kernels, on square images, padded to their size."""
+class ConvCase(AnyCase):
+    """A convolution c -> m with square kernels, on square images, padded to their size."""
 
     method: str
     ranks: tuple[int, ...]
@@ -42,17 +42,7 @@ class ConvCase:
     training: bool
 
     def __str__(self) -> str:
-        ranks = "/".join(map(str, self.ranks))
-        mode = "training" if self.training else "inference"
-        return (
-            f"{self.method} {ranks} {self.c}->{self.m} {self.kernel}x{self.kernel} on "
-            f"{self.side}x{self.side} T={self.tasks} {self.way} B={self.batch} {mode}"
-        )
-
-    @property
-    def json(self) -> dict[str, Any]:
-        """What a line of results says of the case."""
-        return {**asdict(self), "ranks": list(self.ranks)}
+        return self.told(f"{self.c}->{self.m} {self.kernel}x{self.kernel} on {self.side}x{self.side}")
 
     @cached_property
     def spec(self) -> tn.Spec:
@@ -67,11 +57,6 @@ class ConvCase:
         """The shape of the input."""
         image = (self.batch, self.c, self.side, self.side)
         return (self.tasks, *image) if self.way == "each" else image
-
-    @property
-    def task(self) -> int:
-        """The task of all rows, where there is one."""
-        return min(3, self.tasks - 1)
 
 
 def programs(bench: Any, case: ConvCase) -> Programs:

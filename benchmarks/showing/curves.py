@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -15,16 +15,10 @@ def scaling(rows: Rows) -> Figure:
     """Of one factorisation and mode: forwards and, in training, backwards, a row's cost against the tasks."""
     method, mode = kind_of(rows[0])
     parts = ("forward", "backward") if mode == "training" else ("forward",)
-    figure = Figure(figsize=(1 + 5 * len(parts), 5.2), layout="constrained")
-    grid = figure.subplots(1, len(parts), squeeze=False, sharey=True)[0]
-    for axis, part in zip(grid, parts, strict=True):
-        lines(axis, rows, "tasks", part, lambda row: row["case"]["batch"])
-        axis.set_title(part)
-        axis.set_xlabel("tasks")
-    grid[0].set_ylabel("time of a row (us)")
+    panels = [(part, rows, part) for part in parts]
+    figure = _side_by_side(panels, 1 + 5 * len(parts), "tasks", "tasks", "time of a row (us)")
     case = rows[0]["case"]
     figure.suptitle(f"{method}, {case['i']} -> {case['o']}, {case['batch']:,} rows of mixed tasks, {mode}")
-    legend(figure, grid)
     return figure
 
 
@@ -32,16 +26,24 @@ def growing(rows: Rows) -> Figure:
     """Of one factorisation and mode: the cost of a row of mixed tasks against the number of rows."""
     method, mode = kind_of(rows[0])
     counts = sorted({row["case"]["tasks"] for row in rows})
-    figure = Figure(figsize=(max(3.8 * len(counts), 7), 5.2), layout="constrained")
-    grid = figure.subplots(1, len(counts), squeeze=False, sharey=True)[0]
-    for axis, tasks in zip(grid, counts, strict=True):
-        at = [row for row in rows if row["case"]["tasks"] == tasks]
-        lines(axis, at, "batch", "total", lambda row: row["case"]["batch"])
-        axis.set_title(f"{tasks:,} tasks")
-        axis.set_xlabel("rows")
-    grid[0].set_ylabel(f"time of a row, {mode} (us)")
+    panels = [(f"{n:,} tasks", [row for row in rows if row["case"]["tasks"] == n], "total") for n in counts]
+    figure = _side_by_side(panels, max(3.8 * len(counts), 7), "batch", "rows", f"time of a row, {mode} (us)")
     case = rows[0]["case"]
     figure.suptitle(f"{method}, {case['i']} -> {case['o']}, {mode}")
+    return figure
+
+
+def _side_by_side(
+    panels: Sequence[tuple[str, Rows, str]], width: float, along: str, below: str, beside: str
+) -> Figure:
+    """The cost of a row: a panel for each title, with its rows and the part of the time that is shown."""
+    figure = Figure(figsize=(width, 5.2), layout="constrained")
+    grid = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+    for axis, (title, rows, part) in zip(grid, panels, strict=True):
+        lines(axis, rows, along, part, lambda row: row["case"]["batch"])
+        axis.set_title(title)
+        axis.set_xlabel(below)
+    grid[0].set_ylabel(beside)
     legend(figure, grid)
     return figure
 

@@ -28,8 +28,6 @@ layer = tn.Linear(4, 3, tasks=5, spec=tn.LAF(2))
 tn.apply(layer, layer.init(), stack[:, 0, :4], [0, 1, 2, 3])
 tn.backends.names()
 """
-
-
 SLOW = ("importlib.metadata", "safetensors", "platformdirs", "concurrent.futures", "email")
 
 

@@ -120,14 +120,26 @@ def namesakes(root: Path) -> list[str]:
 
 def exported(root: Path, package: str) -> set[str]:
     """The names that the doors of a package offer."""
-    doors = [path for path in modules(root, package).values() if path.name == "__init__.py"]
-    top = [node for path in doors for node in ast.parse(path.read_text()).body]
-    lists = [
-        node.value
-        for node in top
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
-    ]
-    return {name for names in lists for name in ast.literal_eval(names)}
+    return {name for _, names in doors(root, package) for name in names}
+
+
+def doors(root: Path, package: str) -> Iterator[tuple[str, list[str]]]:
+    """The rooms of a package with the names that their doors show: all that they import."""
+    for room, path in modules(root, package).items():
+        if path.name == "__init__.py":
+            top = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ImportFrom)]
+            yield room, [alias.asname or alias.name for node in top for alias in node.names]
+
+
+def idle(root: Path) -> list[str]:
+    """Names that an inner door, one without `__all__`, shows and nobody outside of the room takes."""
+    known, taken = modules(root, *ORDER), set()
+    for name, path in modules(root, *ORDER, "benchmarks", "examples", "tests").items():
+        every = imports(name, path, known)
+        taken |= {taking for taking in every if not f"{name}.".startswith(f"{taking[0]}.")}
+    shown = [pair for package in ORDER for pair in doors(root, package)]
+    inner = [(room, names) for room, names in shown if "__all__" not in known[room].read_text()]
+    return sorted(f"{room}.{name}" for room, names in inner for name in names if (room, name) not in taken)
 
 
 def crowded(root: Path) -> list[str]:
@@ -141,7 +153,7 @@ def crowded(root: Path) -> list[str]:
     return sorted(long + full)
 
 
-CHECKS = (upward, past_doors, public_modules, twice, namesakes, crowded)
+CHECKS = (upward, past_doors, public_modules, twice, namesakes, idle, crowded)
 
 
 @pytest.mark.parametrize("check", CHECKS)
@@ -151,20 +163,20 @@ def test_the_house_is_in_order(check):
 
 
 TREE = {
-    "tnshare/__init__.py": "from .planning import plan",
+    "tnshare/__init__.py": "from .planning import network, plan\n__all__ = ['plan', 'network']",
     "tnshare/errors.py": "",
     "tnshare/network/__init__.py": "from ._nodes import Node",
     "tnshare/network/_nodes.py": "from tnshare.errors import Error\nclass Node: pass",
-    "tnshare/planning/__init__.py": "from ._plans import plan\n__all__ = ['plan', 'network']",
+    "tnshare/planning/__init__.py": "from ._plans import network, plan",
     "tnshare/planning/_plans.py": "from tnshare.network import Node\nfrom .devices._known import known",
     "tnshare/planning/devices/__init__.py": "",
     "tnshare/planning/devices/_known.py": "import numpy, tnshare.network",
-    "tnshare/testing/__init__.py": "from .laws import law",
+    "tnshare/testing/__init__.py": "from .laws import law\n__all__ = ['law']",
     "tnshare/testing/laws.py": "import tnshare as tn",
-    "backends/tnshare_torch/__init__.py": "from tnshare_torch.layers import Linear",
+    "backends/tnshare_torch/__init__.py": "from tnshare_torch.layers import ops\n__all__ = ['ops']",
     "backends/tnshare_torch/_ops/__init__.py": "",
     "backends/tnshare_torch/layers/__init__.py": "import torch, tnshare\nfrom tnshare_torch._ops import ops",
-    "backends/tnshare_torch/shared/__init__.py": "from .running._tasks import run",
+    "backends/tnshare_torch/shared/__init__.py": "import tnshare_torch.shared.running._tasks",
     "backends/tnshare_torch/shared/running/_tasks.py": "from tnshare_torch.shared.template._made import made",
     "backends/tnshare_torch/shared/template/_made.py": "",
     "benchmarks/speed.py": "from tnshare.testing.laws import law\nimport tnshare_torch as tnt",
@@ -218,6 +230,13 @@ FAILING = [
     ),
     (public_modules, "tnshare/planning/steps.py", "", "tnshare.planning.steps"),
     (twice, "tnshare/planning/devices/_plans.py", "", "tnshare: plans"),
+    (idle, "tnshare/network/__init__.py", "from ._nodes import Edge, Node", "tnshare.network.Edge"),
+    (
+        idle,
+        "backends/tnshare_torch/shared/__init__.py",
+        "from .running._tasks import run",
+        "tnshare_torch.shared.run",
+    ),
     (namesakes, PLANS, "def network(): pass", "tnshare.planning._plans.network"),
     (crowded, PLANS, "\n" * (LINES + 1), f"{PLANS}: {LINES + 1} lines"),
 ]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 import pytest
+import tnshare_jax as tnj
 from tolerances import close
 
 import tnshare as tn
 from tnshare.files import layer_params, layer_state, translated
 from tnshare.files._exchange import common_name
 
-jax = pytest.importorskip("jax")
-tnj = pytest.importorskip("tnshare_jax")
 jnp = jax.numpy
 
 T = 3

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 import pytest
+import tnshare_jax as tnj
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tolerances import close
@@ -11,8 +13,6 @@ from tolerances import close
 import tnshare as tn
 from tnshare.ops import Geometry, numpy_ops
 
-jax = pytest.importorskip("jax")
-tnj = pytest.importorskip("tnshare_jax")
 jnp = jax.numpy
 
 TERMS = 3 * 9 + 11 + 6  # the largest kernel, bonds, factors

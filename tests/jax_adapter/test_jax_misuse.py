@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 import pytest
+import tnshare_jax as tnj
 from tolerances import close
 
 import tnshare as tn
 
-jax = pytest.importorskip("jax")
-tnj = pytest.importorskip("tnshare_jax")
 jnp = jax.numpy
 
 T = 4

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 import pytest
+import tnshare_jax as tnj
 from tolerances import close
 
 import tnshare as tn
 
-jax = pytest.importorskip("jax")
-tnj = pytest.importorskip("tnshare_jax")
 jnp = jax.numpy
 
 T = 4

@@ -8,11 +8,10 @@ import itertools
 
 import numpy as np
 import pytest
+import tnshare_torch as tnt
+import torch
 
 import tnshare as tn
-
-torch = pytest.importorskip("torch")
-tnt = pytest.importorskip("tnshare_torch")
 
 T = 5
 TWO = {"site": 2, "user": 3}

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import pytest
+import tnshare_torch as tnt
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch._dynamo import testing
 
 import tnshare as tn
 import tnshare.execution._timing
 from tnshare.execution import fixed_axes
-
-torch = pytest.importorskip("torch")
-tnt = pytest.importorskip("tnshare_torch")
-testing = pytest.importorskip("torch._dynamo.testing")
 
 T = 5
 TWO = {"site": 2, "user": 3}

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import living
 import pytest
+import tnshare_torch as tnt
+import torch
+import torch._dynamo
+from living import TERMS, T
+from tolerances import close
 
-torch = pytest.importorskip("torch")
-tnt = pytest.importorskip("tnshare_torch")
-pytest.importorskip("torch._dynamo")
-
-import living  # noqa: E402
-from living import TERMS, T  # noqa: E402
-from tolerances import close  # noqa: E402
-
-import tnshare as tn  # noqa: E402
+import tnshare as tn
 
 # Inductor's decompositions use what torch has deprecated, and warn of it.
 pytestmark = pytest.mark.filterwarnings("ignore:.*deprecated:DeprecationWarning")

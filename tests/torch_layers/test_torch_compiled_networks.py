@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import living
 import pytest
-
-torch = pytest.importorskip("torch")
-tnt = pytest.importorskip("tnshare_torch")
-testing = pytest.importorskip("torch._dynamo.testing")
-
-import living  # noqa: E402
-from living import SUMMED, T  # noqa: E402
-from tolerances import close  # noqa: E402
-from torch import nn  # noqa: E402
+import tnshare_torch as tnt
+import torch
+from living import SUMMED, T
+from tolerances import close
+from torch import nn
+from torch._dynamo import testing
 
 SIZES = (3, 5, 17, 64, 300)  # none that another axis has: torch takes equal sizes for one
 

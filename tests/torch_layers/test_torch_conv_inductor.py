@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import pytest
+import tnshare_torch as tnt
+import torch
+from tolerances import close
+from torch._dynamo import testing
+from torch._inductor import graph as inductor
 
-torch = pytest.importorskip("torch")
-tnt = pytest.importorskip("tnshare_torch")
-testing = pytest.importorskip("torch._dynamo.testing")
-inductor = pytest.importorskip("torch._inductor.graph")
-
-from tolerances import close  # noqa: E402
-
-import tnshare as tn  # noqa: E402
+import tnshare as tn
 
 # Inductor itself uses what torch has deprecated, and warns of it.
 pytestmark = pytest.mark.filterwarnings("ignore:.*deprecated:DeprecationWarning")

@@ -5,16 +5,13 @@ from __future__ import annotations
 import datetime
 import time
 
+import living
 import pytest
-
-torch = pytest.importorskip("torch")
-pytest.importorskip("tnshare_torch")
-
-import living  # noqa: E402
-import torch.distributed as dist  # noqa: E402
-from living import SUMMED  # noqa: E402
-from tolerances import close  # noqa: E402
-from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+import torch
+import torch.distributed as dist
+from living import SUMMED
+from tolerances import close
+from torch.nn.parallel import DistributedDataParallel
 
 pytestmark = pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="no gloo")
 

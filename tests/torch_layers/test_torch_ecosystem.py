@@ -6,19 +6,17 @@ import copy
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 
+import living
 import pytest
+import tnshare_torch as tnt
+import torch
+from living import SHORT, SUMMED, TERMS, T, conv, embedding, linear, twin
+from tolerances import close, is_close
+from torch import nn
+from torch.func import functional_call, grad, jacrev, stack_module_state, vmap
+from torch.utils.checkpoint import checkpoint
 
 import tnshare as tn
-
-torch = pytest.importorskip("torch")
-tnt = pytest.importorskip("tnshare_torch")
-
-import living  # noqa: E402
-from living import SHORT, SUMMED, TERMS, T, conv, embedding, linear, twin  # noqa: E402
-from tolerances import close, is_close  # noqa: E402
-from torch import nn  # noqa: E402
-from torch.func import functional_call, grad, jacrev, stack_module_state, vmap  # noqa: E402
-from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 IDS = torch.tensor([2, 0, 1, 2, 2])
 METHODS = pytest.mark.parametrize("method", ["laf", "tucker", "tt"])

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-import tnshare as tn
-
-torch = pytest.importorskip("torch")
-prune = pytest.importorskip("torch.nn.utils.prune")
-
-from inferring import (  # noqa: E402
+from inferring import (
     IN,
     OUT,
     SPECS,
@@ -26,7 +21,10 @@ from inferring import (  # noqa: E402
     make,
     without_gradients,
 )
-from tolerances import is_close  # noqa: E402
+from tolerances import is_close
+from torch.nn.utils import prune
+
+import tnshare as tn
 
 
 def step(optimiser, **options):

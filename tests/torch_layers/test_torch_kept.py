@@ -9,13 +9,9 @@ import pickle
 import threading
 
 import pytest
-
-import tnshare as tn
-
-torch = pytest.importorskip("torch")
-tnt = pytest.importorskip("tnshare_torch")
-
-from inferring import (  # noqa: E402
+import tnshare_torch as tnt
+import torch
+from inferring import (
     IN,
     SHORT,
     SPECS,
@@ -29,7 +25,9 @@ from inferring import (  # noqa: E402
     infer,
     make,
 )
-from tolerances import is_close  # noqa: E402
+from tolerances import is_close
+
+import tnshare as tn
 
 
 @pytest.mark.parametrize("twin", ["deepcopy", "pickle", "torch.save"])

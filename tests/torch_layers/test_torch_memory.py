@@ -10,18 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import tnshare_torch as tnt
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tolerances import close, is_close, terms_of
 
 import tnshare as tn
+from benchmarks.measuring.peak import peak_bytes
 from tnshare.planning import WAYS, linear_peak
 from tnshare.testing.cases import specs
-
-torch = pytest.importorskip("torch")
-tnt = pytest.importorskip("tnshare_torch")
-
-from benchmarks.measuring.peak import peak_bytes  # noqa: E402
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 

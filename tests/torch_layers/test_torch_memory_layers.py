@@ -8,18 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import tnshare_torch as tnt
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tolerances import close, terms_of
 
 import tnshare as tn
+from benchmarks.measuring.peak import peak_bytes
 from tnshare.planning import WAYS
 from tnshare.testing.cases import specs
-
-torch = pytest.importorskip("torch")
-tnt = pytest.importorskip("tnshare_torch")
-
-from benchmarks.measuring.peak import peak_bytes  # noqa: E402
 
 EXAMPLES = max(15, settings().max_examples // 4)
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import living
 import numpy as np
 import pytest
+import tnshare_torch as tnt
+import torch
+from living import TERMS, T
+from tolerances import close
 
 import tnshare as tn
-
-torch = pytest.importorskip("torch")
-tnt = pytest.importorskip("tnshare_torch")
-
-import living  # noqa: E402
-from living import TERMS, T  # noqa: E402
-from tolerances import close  # noqa: E402
 
 IDS = torch.tensor([0, 1, 2, 1, 0])
 MADE = {

@@ -8,15 +8,13 @@ import math
 
 import numpy as np
 import pytest
+import tnshare_torch as tnt
+import torch
 from safetensors import safe_open
 from safetensors.numpy import save_file
+from torch import nn
 
 import tnshare as tn
-
-torch = pytest.importorskip("torch")
-tnt = pytest.importorskip("tnshare_torch")
-
-from torch import nn  # noqa: E402
 
 
 class Net(nn.Module):

@@ -8,15 +8,13 @@ import warnings
 
 import numpy as np
 import pytest
+import tnshare_torch as tnt
+import torch
+from tolerances import close
+from torch import nn
 
 import tnshare as tn
 from tnshare.network import described, inferred, spec_of
-
-torch = pytest.importorskip("torch")
-tnt = pytest.importorskip("tnshare_torch")
-
-from tolerances import close  # noqa: E402
-from torch import nn  # noqa: E402
 
 SPECS = {
     "laf": tn.LAF(2),

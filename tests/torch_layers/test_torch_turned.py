@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tnshare_torch as tnt
+import torch
 
 import tnshare as tn
 from tnshare.execution import fixed_axes
 from tnshare.ops import numpy_ops
 from tnshare.planning import Step
-
-torch = pytest.importorskip("torch")
-tnt = pytest.importorskip("tnshare_torch")
 
 SPECS = {"laf": tn.LAF(3), "tucker": tn.Tucker((8, 16, 3)), "tt": tn.TT((8, 3))}
 PASTED = {name: getattr(numpy_ops, name) for name in ("matmul", "multiply", "reshape", "take", "transpose")}

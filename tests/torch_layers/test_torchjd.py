@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import living
 import pytest
+import torch
+from living import SUMMED, T
+from tolerances import close
+from torch import nn
 
-torch = pytest.importorskip("torch")
-tnt = pytest.importorskip("tnshare_torch")
 autojac = pytest.importorskip("torchjd.autojac")
 aggregation = pytest.importorskip("torchjd.aggregation")
-
-import living  # noqa: E402
-from living import SUMMED, T  # noqa: E402
-from tolerances import close  # noqa: E402
-from torch import nn  # noqa: E402
 
 
 def losses(shared):

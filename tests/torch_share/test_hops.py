@@ -5,16 +5,14 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
+import tnshare_torch as tnt
+import torch
+from hops import files_of, later
+from torch import nn
 
-torch = pytest.importorskip("torch")
-tnt = pytest.importorskip("tnshare_torch")
-
-from hops import files_of, later  # noqa: E402
-from torch import nn  # noqa: E402
-
-import tnshare as tn  # noqa: E402
-from tnshare.checks import whole  # noqa: E402
-from tnshare.models import Roster  # noqa: E402
+import tnshare as tn
+from tnshare.checks import whole
+from tnshare.models import Roster
 
 T, ROWS = 5, 10
 IDS = torch.arange(ROWS) % T

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tnshare_torch.shared.running._outside_vmap import OUTSIDE_VMAP, VmappedRows
+from tolerances import close
+from torch._functorch.vmap import vmap_increment_nesting
+from torch.nn import functional as F  # noqa: N812
 
-torch = pytest.importorskip("torch")
-tnt = pytest.importorskip("tnshare_torch")
-
-from tnshare_torch.shared.running._outside_vmap import OUTSIDE_VMAP, VmappedRows  # noqa: E402
-from tolerances import close  # noqa: E402
-from torch._functorch.vmap import vmap_increment_nesting  # noqa: E402
-from torch.nn import functional as F  # noqa: E402, N812
-
-import tnshare as tn  # noqa: E402
+import tnshare as tn
 
 B = 4
 

@@ -7,15 +7,13 @@ import threading
 
 import numpy as np
 import pytest
+import tnshare_torch as tnt
+import tolerances
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import tnshare as tn
-
-torch = pytest.importorskip("torch")
-tnt = pytest.importorskip("tnshare_torch")
-
-import tolerances  # noqa: E402
-from torch import nn  # noqa: E402
-from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 T = 4
 

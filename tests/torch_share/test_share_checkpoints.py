@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-
-torch = pytest.importorskip("torch")
-tnt = pytest.importorskip("tnshare_torch")
-
-from torch import nn  # noqa: E402
-from torch.utils.checkpoint import checkpoint  # noqa: E402
+import tnshare_torch as tnt
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 T = 3
 

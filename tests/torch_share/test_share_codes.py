@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tnshare_torch as tnt
+import torch
+from networks import close, variants
+from torch import nn
 
 import tnshare as tn
-
-torch = pytest.importorskip("torch")
-tnt = pytest.importorskip("tnshare_torch")
-
-from networks import close, variants  # noqa: E402
-from torch import nn  # noqa: E402
 
 T = 4
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
-tnt = pytest.importorskip("tnshare_torch")
-
-import tolerances  # noqa: E402
-from networks import (  # noqa: E402
+import tnshare_torch as tnt
+import tolerances
+import torch
+from networks import (
     ALONE,
     NETWORKS,
     T,
@@ -22,8 +20,8 @@ from networks import (  # noqa: E402
     tensors,
     variants,
 )
-from torch import nn  # noqa: E402
-from torch.utils._pytree import tree_leaves  # noqa: E402
+from torch import nn
+from torch.utils._pytree import tree_leaves
 
 
 @every_network

@@ -7,13 +7,9 @@ import sys
 
 import numpy as np
 import pytest
-
-import tnshare as tn
-
-torch = pytest.importorskip("torch")
-tnt = pytest.importorskip("tnshare_torch")
-
-from networks import (  # noqa: E402
+import tnshare_torch as tnt
+import torch
+from networks import (
     ALONE,
     T,
     close,
@@ -23,7 +19,9 @@ from networks import (  # noqa: E402
     shared_and_plain,
     variants,
 )
-from torch import nn  # noqa: E402
+from torch import nn
+
+import tnshare as tn
 
 WAYS = {
     "each": lambda shared, xs: shared(xs),

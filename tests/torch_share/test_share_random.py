@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+import tnshare_torch as tnt
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
-
-torch = pytest.importorskip("torch")
-tnt = pytest.importorskip("tnshare_torch")
-
-from networks import close, loss  # noqa: E402
-from torch import nn  # noqa: E402
+from networks import close, loss
+from torch import nn
 
 WIDTHS = st.integers(1, 4)
 BODY = st.lists(

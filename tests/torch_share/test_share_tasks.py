@@ -8,19 +8,15 @@ import pickle
 
 import numpy as np
 import pytest
+import tnshare_torch as tnt
+import tolerances
+import torch
+from torch import nn
 
 import tnshare as tn
 
-torch = pytest.importorskip("torch")
-tnt = pytest.importorskip("tnshare_torch")
-
-import tolerances  # noqa: E402
-from torch import nn  # noqa: E402
-
 T = 4
 METHODS = pytest.mark.parametrize("method", ["laf", "tucker", "tt"])
-
-
 SINGLE = 7 * 3 * 8 + 64  # of a GRU's steps, gates and matrices, and of the bonds
 
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import functools
 
 import pytest
+import tnshare_torch as tnt
+import torch
+from networks import close, loss, variants
+from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import tnshare as tn
-
-torch = pytest.importorskip("torch")
-tnt = pytest.importorskip("tnshare_torch")
-
-from networks import close, loss, variants  # noqa: E402
-from torch import nn  # noqa: E402
-from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 T = 4
 

@@ -5,23 +5,3 @@ from ._decompose import Decomposition, decompose
 from ._initial_values import decomposed_factors, random_factors, random_stream, rounded
 from ._sharing_strength import codes, sharing_strength, task_similarity
 from ._task_codes import CodeLayout, Fit, code_of, fit_codes
-
-__all__ = [
-    "CodeLayout",
-    "Decomposition",
-    "Fit",
-    "chosen_arrays",
-    "chosen_network",
-    "code_of",
-    "codes",
-    "compose",
-    "decompose",
-    "decomposed_factors",
-    "factors_in_order",
-    "fit_codes",
-    "random_factors",
-    "random_stream",
-    "rounded",
-    "sharing_strength",
-    "task_similarity",
-]

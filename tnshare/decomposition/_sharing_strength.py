@@ -85,9 +85,8 @@ def sharing_strength(codes: NDArray, normalise: bool = True) -> float:
     S = np.divide(S, largest, out=np.zeros_like(S), where=largest > 0)  # no square can overflow now
     unit = S / np.maximum(np.linalg.norm(S, axis=0), 1)
     total = unit.sum(axis=1)
-    pairs = (
-        np.vdot(total, total).real - np.vdot(unit, unit).real
-    )  # a pair is counted twice, no task with itself
+    # A pair is counted twice, no task with itself.
+    pairs = np.vdot(total, total).real - np.vdot(unit, unit).real
     return float(pairs / (tasks * (tasks - 1)))
 
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from tnshare.planning import Way
 
-from ._array_facts import is_contiguous
-from ._runners import Runner
+from ._runners import Runner, is_contiguous
 
 EVERY = object()  # in place of a task: the same x through every task
 _MOST = 512  # kinds of calls that are remembered

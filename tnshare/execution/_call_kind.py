@@ -7,8 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
+from tnshare.errors import TnshareError
 from tnshare.ops import Ops
-from tnshare.planning import AnyJob, AnyOption, Candidate, Form, Profile, Way
+from tnshare.planning import AnyJob, AnyOption, Form, Profile, Way
 
 from ._runners import Runner, Shape
 
@@ -40,7 +41,7 @@ class CallKind(ABC, Generic[Job, Option]):
         """What is to be computed for an x of this shape, sizes of rows rounded up: one plan is for many."""
 
     @abstractmethod
-    def options(self, job: Job, profile: Profile, form: Form | Candidate) -> tuple[Option, ...]:
+    def options(self, job: Job, profile: Profile, form: Form) -> tuple[Option, ...]:
         """What the job may be computed by, the best prediction first."""
 
     @abstractmethod
@@ -75,6 +76,44 @@ class CallKind(ABC, Generic[Job, Option]):
         """Of numbers of rows in order, those that traced calls are planned for; by default a middle one."""
         return batches[len(batches) // 2 : len(batches) // 2 + 1]
 
+    def leading_axes(
+        self,
+        way: Way,
+        ids: int | None,
+        shape: Shape,
+        own: tuple[int | str, ...] = (),
+        where: str = "",
+        most: int | None = None,
+    ) -> Shape:
+        """The axes of x before its ``own``, without those of tasks; refuses an x that does not fit.
+
+        Of its own axes the first has a size, the others names. ``ids`` is how many there are, where every row
+        has a task of its own; a row of an x has at most so many axes before its own ones then.
+        """
+        tasks = self.layer.task_shape
+        if len(shape) < len(own) or (own and shape[-len(own)] != own[0]):
+            raise TnshareError(f"expected x of shape {_text('...', *own)}, {where}: found {shape}")
+        rows = shape[: len(shape) - len(own)]
+        if way == "mixed" and (
+            not rows or (ids is not None and rows[0] != ids) or (most is not None and len(rows) > most)
+        ):
+            expected = _text(ids, *([] if most == 1 else ["..."]), *own)
+            raise TnshareError(
+                f"one task id for each row: expected x of shape {expected} with {ids} ids, found {shape}"
+            )
+        if way != "each":
+            return rows
+        if rows[: len(tasks)] != tasks:
+            raise TnshareError(
+                "without a task, row t of x belongs to task t: expected x of shape "
+                f"{_text(*tasks, '...', *own)}, found {shape}; give a task, or ids, or use fan_out"
+            )
+        return rows[len(tasks) :]
+
     def rows_in(self, way: Way, rows: Shape) -> int:
         """How many rows there are; where each has a task of its own, they may have more axes."""
         return rows[0] if way == "mixed" else math.prod(rows)
+
+
+def _text(*axes: int | str | None) -> str:
+    return f"({', '.join(map(str, axes))})"

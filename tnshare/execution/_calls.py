@@ -21,6 +21,7 @@ from tnshare.planning import (
     Form,
     Profile,
     Way,
+    check_fits,
     choose,
     explain,
     fastest_within,
@@ -28,10 +29,9 @@ from tnshare.planning import (
     seconds_in_parts,
 )
 
-from ._array_facts import has_gradient, is_contiguous, itemsize
 from ._call_cache import EVERY, CallCache
 from ._call_kind import CallKind
-from ._runners import Inputs, Keeper, Runner, Shape, chunked
+from ._runners import Inputs, Keeper, Runner, Shape, chunked, has_gradient, is_contiguous, itemsize
 from ._timing import key_on_device, measured, remember, seconds_of_runs
 
 Strategy = Literal["auto", "factored", "materialised", "autotune"]
@@ -212,7 +212,10 @@ class Calls:
     def options(self, job: Any, profile: Profile) -> tuple[Any, ...]:
         """What the strategy allows, the fastest by the profile first."""
         strategy = self.strategy
-        form: Form | Candidate = "any" if strategy == "auto" or strategy == "autotune" else strategy
+        if isinstance(strategy, Candidate):
+            check_fits(strategy, job)
+            return (strategy,)
+        form: Form = "any" if strategy == "auto" or strategy == "autotune" else strategy
         return self.kind.options(job, profile, form)
 
     def choose(

@@ -1,4 +1,4 @@
-"""What runs in a call, whatever the layer: its arguments, and some rows at a time.
+"""What runs in a call, whatever the layer: its arguments, what they say of themselves, some rows at a time.
 
 Every runner takes the factors in the order of the nodes, the bias or None, x, ids, and a keeper or None. Ids
 are a tuple with one entry for each task axis: a whole number, or an array (b,).
@@ -62,3 +62,20 @@ def chunked(run: Runner, ops: Ops[Any], way: Way, tasks: Shape, rows: Shape, siz
 def fixed_axes(plan: Plan) -> tuple[str, ...]:
     """The axes whose sizes are the same in every call."""
     return tuple(axis for axis in plan.network.sizes if axis not in (*BATCH_AXES, GROUP_AXIS))
+
+
+def has_gradient(x: Any) -> bool:
+    """Whether an input has a gradient: tokens have none."""
+    return "int" not in str(getattr(x, "dtype", ""))
+
+
+def is_contiguous(x: Any) -> bool:
+    """Whether the numbers of an array lie in memory as its axes say, as far as its framework tells."""
+    ask = getattr(x, "is_contiguous", None)
+    return bool(ask()) if ask is not None else True
+
+
+def itemsize(x: Any) -> int:
+    """The bytes of a number."""
+    found: int = getattr(getattr(x, "dtype", None), "itemsize", 4)
+    return found

@@ -12,8 +12,7 @@ from typing import Any
 from tnshare.ops import Ops
 from tnshare.planning.devices import store
 
-from ._array_facts import has_gradient
-from ._runners import Inputs, Runner
+from ._runners import Inputs, Runner, has_gradient
 
 _STORED = "autotune"
 _SECONDS = 0.15  # for each candidate that is not out of the question, at least three rounds

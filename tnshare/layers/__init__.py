@@ -6,17 +6,3 @@ from ._layer import Layer, Tasks
 from ._linear import Linear
 from .convolution._conv import Conv
 from .embedding._embedding import Embedding
-
-__all__ = [
-    "Conv",
-    "Embedding",
-    "Layer",
-    "Linear",
-    "Tasks",
-    "apply",
-    "calls_for",
-    "fan_out",
-    "source",
-    "tune",
-    "weight",
-]

@@ -42,8 +42,7 @@ def apply(
     ``ops`` the arrays are NumPy's.
     """
     factors = checked_factors(ops, layer, params, x)
-    calls = cached_calls(layer, ops)
-    result: Array = calls.apply(factors, params.get("bias"), x, task, training)
+    result: Array = cached_calls(layer, ops).apply(factors, params.get("bias"), x, task, training)
     return result
 
 
@@ -57,8 +56,7 @@ def fan_out(
 ) -> Array:
     """The same ``x`` (..., in) through every task: (T, ..., out), or (T1, T2, ..., out)."""
     factors = checked_factors(ops, layer, params, x)
-    calls = cached_calls(layer, ops)
-    result: Array = calls.fan_out(factors, params.get("bias"), x, training)
+    result: Array = cached_calls(layer, ops).fan_out(factors, params.get("bias"), x, training)
     return result
 
 
@@ -108,10 +106,7 @@ _KINDS: dict[type, type[CallKind[Any, Any]]] = {Linear: LinearKind, Conv: ConvKi
 
 
 def calls_for(
-    layer: Layer,
-    ops: Ops[Any],
-    strategy: Strategy | Candidate = "auto",
-    memory_limit: int | None = None,
+    layer: Layer, ops: Ops[Any], strategy: Strategy | Candidate = "auto", memory_limit: int | None = None
 ) -> Calls:
     """The calls of a layer in a framework, by a strategy."""
     kind = next((kind for described, kind in _KINDS.items() if isinstance(layer, described)), None)

@@ -22,6 +22,8 @@ from tnshare.planning import (
 
 from ._layer import Layer, Tasks, read_tasks
 
+CPU = PROFILES["cpu"]
+
 
 @dataclass(frozen=True)
 class Linear(Layer):
@@ -57,13 +59,7 @@ class Linear(Layer):
         return self.out_features if self.bias else 0
 
     def plan(
-        self,
-        way: Way,
-        batch: int,
-        inner: int | None = None,
-        *,
-        training: bool = True,
-        device: Profile = PROFILES["cpu"],
+        self, way: Way, batch: int, inner: int | None = None, *, training: bool = True, device: Profile = CPU
     ) -> Plan:
         """How rows are contracted as they come, as fast as a device can by its profile.
 
@@ -74,13 +70,7 @@ class Linear(Layer):
         return candidates(self._job(way, batch, inner, training, concrete=False), device)[0].plan
 
     def candidates(
-        self,
-        way: Way,
-        batch: int,
-        inner: int | None = None,
-        *,
-        training: bool = True,
-        device: Profile = PROFILES["cpu"],
+        self, way: Way, batch: int, inner: int | None = None, *, training: bool = True, device: Profile = CPU
     ) -> tuple[Candidate, ...]:
         """The ways to compute a batch that are worth a look, the fastest by the profile first.
 

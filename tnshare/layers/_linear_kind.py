@@ -19,7 +19,6 @@ from tnshare.planning import (
     Way,
     bucket,
     candidates,
-    check_fits,
     keep_limit,
     linear_peak,
     priced,
@@ -27,7 +26,6 @@ from tnshare.planning import (
 )
 
 from ._linear_runner import runner
-from ._rows_of_x import leading_axes
 
 COMPILED = 18  # candidates that are timed where each is compiled first
 _FAR = 3.0  # times as slow by the prediction of a compiler's work: not worth compiling
@@ -40,7 +38,7 @@ class LinearKind(CallKind[Job, Candidate]):
 
     def rows_of(self, way: Way, ids: int | None, shape: Shape) -> Shape:
         own = (self.layer.in_features,)
-        return leading_axes(way, ids, shape, self.layer.task_shape, own, "in_features last")
+        return self.leading_axes(way, ids, shape, own, "in_features last")
 
     def shape(self, rows: Sequence[int], sizes: Sequence[int] | None) -> Shape:
         return (*rows, *(sizes or ()), self.layer.in_features)
@@ -52,10 +50,7 @@ class LinearKind(CallKind[Job, Candidate]):
         kept, named = keep_limit(network, way) if keep else 0, hasattr(self.ops, "einsum")
         return Job(network, way, bucket(rows[0]), inner, training, kept, concrete, self.layer.bias, named)
 
-    def options(self, job: Job, profile: Profile, form: Form | Candidate) -> tuple[Candidate, ...]:
-        if isinstance(form, Candidate):
-            check_fits(form, job)
-            return (form,)
+    def options(self, job: Job, profile: Profile, form: Form) -> tuple[Candidate, ...]:
         return candidates(job, profile, form)
 
     def function(self, job: Job, option: Candidate, rows: Shape | None) -> Runner:

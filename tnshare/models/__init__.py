@@ -13,17 +13,3 @@ from ._shared_model import (
     sharing_of_layers,
     similarity_of_layers,
 )
-
-__all__ = [
-    "HARD",
-    "SINGLE",
-    "Roster",
-    "Setting",
-    "SharedModel",
-    "added_task",
-    "layer_name",
-    "matches",
-    "share_arrays",
-    "sharing_of_layers",
-    "similarity_of_layers",
-]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -17,10 +17,8 @@ from tnshare.ops import NDArray
 from tnshare.planning import explain_table
 
 HARD, SINGLE = "hard", "single"
-
 Setting = str | Mapping[str, Any]
 Factorised = Mapping[str, tuple[Network, Mapping[str, NDArray]]]  # networks and factors, by names of weights
-
 _WEIGHTS = ("weight", "kernel", "w", "embedding", "embeddings")  # torch and equinox, flax, haiku
 _BOUNDS = {"eps", "ranks", "max_parameters"}
 
@@ -50,24 +48,21 @@ def share_arrays(
     models: Sequence[Mapping[str, NDArray]],
     orders: Mapping[str, tuple[int, ...]],
     method: str,
-    *,
-    eps: float | None = None,
-    ranks: int | Sequence[int] | None = None,
-    max_parameters: int | None = None,
-    relative_to: Literal["stack", "deviation"] = "stack",
     only: Sequence[str] = (),
     except_: Sequence[str] = (),
     layers: Mapping[str, Setting] | None = None,
+    *,
+    max_parameters: int | None = None,
+    **bounds: Any,
 ) -> SharedModel:
     """Decide for each weight of T models how it is shared, and decompose the stacks.
 
     ``models`` are the weights of each, by name; ``orders`` names those that may be shared softly. Patterns
     in ``only``, ``except_`` and ``layers`` are names of weights or of modules, with ``*`` and ``?``. The
     first of ``layers`` that matches says how a weight is shared: a method, "hard", "single", or keywords of
-    `decompose` with a ``method``. ``eps``, ``ranks`` and ``relative_to`` are those of `decompose`;
+    `decompose` with a ``method``. ``bounds`` are ``eps``, ``ranks`` and ``relative_to`` of `decompose`;
     ``max_parameters`` is for all soft weights together that have no bound of their own, divided by size.
     """
-    bounds: dict[str, Any] = {"eps": eps, "ranks": ranks, "relative_to": relative_to}
     names = list(models[0])
     _check_patterns(names, (*only, *except_, *(layers or {})))
     settings = {name: _setting(name, method, only, except_, layers or {}) for name in names}
@@ -141,11 +136,7 @@ def matches(name: str, pattern: str) -> bool:
 
 
 def _setting(
-    name: str,
-    method: str,
-    only: Sequence[str],
-    except_: Sequence[str],
-    layers: Mapping[str, Setting],
+    name: str, method: str, only: Sequence[str], except_: Sequence[str], layers: Mapping[str, Setting]
 ) -> Setting:
     for pattern, setting in layers.items():
         if matches(name, pattern):

@@ -53,11 +53,7 @@ class Geometry:
 
 
 def convolve(
-    x: NDArray,
-    kernels: NDArray,
-    counts: tuple[int, ...] | None,
-    bias: NDArray | None,
-    geometry: Geometry,
+    x: NDArray, kernels: NDArray, counts: tuple[int, ...] | None, bias: NDArray | None, geometry: Geometry
 ) -> NDArray:
     """``y[r, o, p] = bias + sum_ik x[r, i, p + k] kernels[n, o, i, k]`` with the kernel n of each row r.
 

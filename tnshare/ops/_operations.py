@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from ._numpy_convolution import Geometry, NDArray, convolve
+from ._numpy_convolution import NDArray, convolve
 
 
 class HasShape(Protocol):
@@ -81,23 +82,16 @@ class Ops(Protocol[Array]):
 class NumpyOps:
     """NumPy: the reference."""
 
-    def matmul(self, a: NDArray, b: NDArray) -> NDArray:
-        result: NDArray = np.matmul(a, b)
-        return result
+    matmul = staticmethod(operator.matmul)
+    multiply = staticmethod(operator.mul)
+    add = staticmethod(operator.add)
+    convolve = staticmethod(convolve)
 
     def reshape(self, a: NDArray, shape: Sequence[int]) -> NDArray:
         return a.reshape(shape)
 
     def transpose(self, a: NDArray, order: Sequence[int]) -> NDArray:
         return a.transpose(order)
-
-    def multiply(self, a: NDArray, b: NDArray) -> NDArray:
-        result: NDArray = a * b
-        return result
-
-    def add(self, a: NDArray, b: NDArray) -> NDArray:
-        result: NDArray = a + b
-        return result
 
     def take(self, a: NDArray, ids: Sequence[Any]) -> NDArray:
         result: NDArray = a[tuple(ids)]
@@ -111,16 +105,6 @@ class NumpyOps:
 
     def concrete(self, a: NDArray) -> bool:
         return True
-
-    def convolve(
-        self,
-        x: NDArray,
-        kernels: NDArray,
-        counts: tuple[int, ...] | None,
-        bias: NDArray | None,
-        geometry: Geometry,
-    ) -> NDArray:
-        return convolve(x, kernels, counts, bias, geometry)
 
     def in_chunks(
         self,

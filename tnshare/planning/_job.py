@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 from tnshare.errors import TnshareError
 from tnshare.network import Network
@@ -24,43 +25,52 @@ def keep_limit(network: Network, way: Way) -> int:
     return MOST_KEPT_NUMBERS // (math.prod(network.task_shape) if way == "one" else 1)
 
 
-class AnyJob(Protocol):
+class AnyJob(ABC):
     """What is to be computed, by whichever layer. ``concrete`` calls may look at values of ids and tokens."""
 
-    @property
-    def way(self) -> Way: ...
-    @property
-    def training(self) -> bool: ...
-    @property
-    def keep(self) -> int: ...
-    @property
-    def concrete(self) -> bool: ...
-    @property
-    def amount(self) -> str: ...
-
-
-class AnyOption(Protocol):
-    """What it may be computed by; ``bytes`` that are moved, ``peak`` and ``seconds`` are predictions.
-
-    ``parts`` are plans, each with what it is of, and whether what depends on factors alone is kept.
-    """
+    way: Way
+    training: bool
+    keep: int
+    concrete: bool
 
     @property
-    def name(self) -> str: ...
+    @abstractmethod
+    def amount(self) -> str:
+        """How much is computed, as users read it."""
+
+
+class AnyOption(ABC):
+    """What it may be computed by; ``bytes`` that are moved, ``peak`` and ``seconds`` are predictions."""
+
+    name: str
+    seconds: float
+    bytes: int | None
+    peak: int
+    kept: bool
+
     @property
-    def flops(self) -> int: ...
+    @abstractmethod
+    def parts(self) -> tuple[tuple[str, Plan, bool], ...]:
+        """Plans, each with what it is of, and whether what depends on factors alone is kept."""
+
     @property
-    def bytes(self) -> int | None: ...
+    def flops(self) -> int:
+        """Multiplications and additions of the forward pass."""
+        return sum(plan.flops for _, plan, _ in self.parts)
+
+
+class OnePlan(AnyOption):
+    """An option whose only part is a plan."""
+
+    plan: Plan
+
     @property
-    def peak(self) -> int: ...
-    @property
-    def seconds(self) -> float: ...
-    @property
-    def parts(self) -> tuple[tuple[str, Plan, bool], ...]: ...
+    def parts(self) -> tuple[tuple[str, Plan, bool], ...]:
+        return (("", self.plan, self.kept),)
 
 
 @dataclass(frozen=True)
-class Job:
+class Job(AnyJob):
     """What is to be computed: a way of choosing tasks, a batch, and what for.
 
     ``keep`` is how many numbers that depend on factors alone may be kept between calls. ``concrete`` calls
@@ -80,12 +90,11 @@ class Job:
 
     @property
     def amount(self) -> str:
-        """How much is computed, as users read it."""
         return f"{self.batch} rows"
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Candidate(OnePlan):
     """One way to compute a call: a plan, with rows as they come or ``grouped`` by task.
 
     ``seconds`` is the prediction of a profile; ``bytes`` are moved by the products of the forward pass,
@@ -103,16 +112,6 @@ class Candidate:
     kept: bool = False
     ungrouped: Candidate | None = None
     by_einsum: bool = False
-
-    @property
-    def flops(self) -> int:
-        """Multiplications and additions of the forward pass."""
-        return self.plan.flops
-
-    @property
-    def parts(self) -> tuple[tuple[str, Plan, bool], ...]:
-        """Its only part: the plan, and whether what depends on factors alone is kept."""
-        return (("", self.plan, self.kept),)
 
 
 def check_fits(candidate: Candidate, job: Job) -> None:

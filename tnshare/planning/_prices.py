@@ -10,14 +10,13 @@ from tnshare.network import Network
 
 from ._plan import Plan
 from ._row_groups import longest_group, mostly_padding, padded
-from ._steps import Step, Take, count, depends_on_batch
+from ._steps import LONELY, Step, Take, count, depends_on_batch
 from .devices._profile import GRID, Profile
 
 _BYTES = 4
 _GRAPH = 5  # calls that the graph of a step for the backward pass costs, beyond its operations
 _VIEWS = 4  # times as long as a view takes its gradient too
 _OTHER: dict[str, Literal["left", "right"]] = {"left": "right", "right": "left"}
-_LONELY = ("left", "right")
 _SORTING = 3e-5, 1e-7  # seconds for grouping ids on the host: of a call, and of a row
 
 
@@ -95,7 +94,7 @@ class Prices:
             seconds += profile.copy(self.count(axes)) * (1 + training) if copied else 0.0
             seconds += 0.0 if self.kept(axes) else moved * view
         unfolded = any(len(group) != 1 for group in step.result_groups)
-        return seconds + view * (unfolded + (step.variant in _LONELY))  # the other operand is repeated
+        return seconds + view * (unfolded + (step.variant in LONELY))  # the other operand is repeated
 
     def _multiplying(self, step: Step) -> float:
         """A product and, when training, the two of the backward pass, their operands as they should be."""

@@ -19,7 +19,7 @@ from tnshare.network import Network
 
 from ._plan import Plan
 from ._prices import Prices
-from ._steps import BATCH_AXES, IDS, Move, Step, Variant, depends_on_batch, make_take, product_of
+from ._steps import BATCH_AXES, IDS, LONELY, Move, Step, Variant, depends_on_batch, make_take, product_of
 from ._ways import GROUP_AXIS
 from .devices._profile import Profile
 
@@ -225,7 +225,7 @@ class _Search:
             if self._grown(step) and (across := product_of(left, right, needed, "turned")).variant:
                 yield prices.product(across, left, right), across, swapped, kept
             # An operand that must be copied may instead be a stack of matrices, the other one repeated.
-            for variant, copied in zip(_LONELY, step.copies, strict=True):
+            for variant, copied in zip(LONELY, step.copies, strict=True):
                 if copied and (other := product_of(left, right, needed, variant)).variant:
                     yield prices.product(other, left, right), other, swapped, kept
 
@@ -249,9 +249,6 @@ class _Search:
             return False
         tasks = set(self.tasks)
         return bool(("b" in one and tasks & set(other)) or ("b" in other and tasks & set(one)))
-
-
-_LONELY: tuple[Variant, ...] = ("left", "right")
 
 
 def _halves(

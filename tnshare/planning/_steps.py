@@ -14,6 +14,7 @@ from ._row_groups import padded
 # operand go before the last of the right; or the right operand is copied so that it lies transposed; or rows
 # meet the matrices of their tasks, task by task.
 Variant = Literal["", "left", "right", "inside", "turned", "grouped"]
+LONELY: tuple[Variant, ...] = ("left", "right")
 # A step in short: the product of two operands and its variant, or the rows of one operand that ids choose.
 # Operands are counted as in a step.
 Move = tuple[int, int, Variant] | tuple[int]

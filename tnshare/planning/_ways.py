@@ -29,12 +29,14 @@ def with_input(network: Network, way: Way, batch: int, inner: int | None = None)
     return _with_input(network, way, bucket(batch), None if inner is None else bucket(inner))
 
 
+@lru_cache(maxsize=4096)
 def of_present(network: Network, groups: int, batch: int, inner: int | None = None) -> Network:
     """Rows of mixed tasks, by their places among the tasks that are present: an axis in place of the tasks'.
 
     Sizes are as they are.
     """
-    return _of_present(network, groups, batch, inner)
+    some = network.rename(network.tasks, GROUP_AXIS, groups)
+    return _mixed(Network(some.nodes, some.output, (GROUP_AXIS,)), batch, inner)
 
 
 def bucket(count: int) -> int:
@@ -52,12 +54,6 @@ def _with_input(network: Network, way: Way, batch: int, inner: int | None) -> Ne
     if way == "each":
         return network.feed("x", (*tasks, "b", "i"), (*tasks, "b", "o"), b=batch)
     return _mixed(network, batch, inner)
-
-
-@lru_cache(maxsize=4096)
-def _of_present(network: Network, groups: int, batch: int, inner: int | None) -> Network:
-    some = network.rename(network.tasks, GROUP_AXIS, groups)
-    return _mixed(Network(some.nodes, some.output, (GROUP_AXIS,)), batch, inner)
 
 
 def _mixed(network: Network, batch: int, inner: int | None) -> Network:

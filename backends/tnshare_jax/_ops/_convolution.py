@@ -27,27 +27,25 @@ def convolve(
     counts: Sequence[int] | None,
     bias: jax.Array | None,
     geometry: Geometry,
-    precision: Any = None,
-    preferred_element_type: Any = None,
+    **options: Any,
 ) -> jax.Array:
-    """What `tnshare.ops.Ops` says of ``convolve``."""
-    many, options = kernels.shape[0], (precision, preferred_element_type)
+    """What `tnshare.ops.Ops` says of ``convolve``; options are those of a product."""
+    many = kernels.shape[0]
     rows = tuple(counts or (x.shape[0] // many,) * many)
     if many == 1:  # also of rows whose number is a symbol
-        y = _one(x, kernels[0], geometry, options)
+        y = _one(x, kernels[0], geometry, **options)
     elif len(set(rows)) == 1 and (rows[0] <= _FEW_ROWS or many > _FEW_KERNELS):
-        y = _by_patches(x, kernels, geometry, options)
+        y = _by_patches(x, kernels, geometry, **options)
     else:
         parts = jnp.split(x, np.cumsum(rows)[:-1].tolist())
-        y = jnp.concatenate([_one(p, k, geometry, options) for p, k in zip(parts, kernels, strict=True)])
+        y = jnp.concatenate([_one(p, k, geometry, **options) for p, k in zip(parts, kernels, strict=True)])
     if bias is None:
         return y
     own = bias if many == 1 else bias[np.repeat(np.arange(many), rows)]
     return y + own.reshape(*own.shape, *(1,) * len(geometry.kernel))
 
 
-def _one(x: jax.Array, kernel: jax.Array, geometry: Geometry, options: tuple[Any, Any]) -> jax.Array:
-    precision, preferred = options
+def _one(x: jax.Array, kernel: jax.Array, geometry: Geometry, **options: Any) -> jax.Array:
     zeros = geometry.mode == "zeros"
     y: jax.Array = jax.lax.conv_general_dilated(
         x if zeros else _padded(x, geometry),
@@ -57,15 +55,13 @@ def _one(x: jax.Array, kernel: jax.Array, geometry: Geometry, options: tuple[Any
         rhs_dilation=geometry.dilation,
         dimension_numbers=_LAYOUTS[len(geometry.kernel)],
         feature_group_count=geometry.groups,
-        precision=precision,
-        preferred_element_type=preferred,
+        **options,
     )
     return y
 
 
-def _by_patches(x: jax.Array, kernels: jax.Array, geometry: Geometry, options: tuple[Any, Any]) -> jax.Array:
+def _by_patches(x: jax.Array, kernels: jax.Array, geometry: Geometry, **options: Any) -> jax.Array:
     """Products of (rows places, kernel channels) and (kernel channels, output channels), of each group."""
-    precision, preferred = options
     many, outputs, inputs = kernels.shape[:3]
     groups, places = geometry.groups, geometry.places(x.shape[2:])
     padded = jnp.moveaxis(_padded(x, geometry), 1, -1)
@@ -83,7 +79,7 @@ def _by_patches(x: jax.Array, kernels: jax.Array, geometry: Geometry, options: t
     patches = jnp.transpose(patches, (0, 3, 1, 2, 4)).reshape(many, groups, -1, size * inputs)
     own = kernels.reshape(many, groups, outputs // groups, inputs, size)
     own = jnp.transpose(own, (0, 1, 4, 3, 2)).reshape(many, groups, size * inputs, outputs // groups)
-    y = jnp.matmul(patches, own, precision=precision, preferred_element_type=preferred)
+    y = jnp.matmul(patches, own, **options)
     y = jnp.transpose(y, (0, 2, 1, 3)).reshape(x.shape[0], *places, outputs)
     return jnp.moveaxis(y, -1, 1)
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tnshare.ops import Geometry, NDArray
+from tnshare.ops import NDArray
 from tnshare.planning import Device, cpu_model
 
 from ._convolution import convolve
@@ -29,28 +29,21 @@ class JaxOps:
     precision: Precision = None
     preferred_element_type: Any = None
 
+    jit = staticmethod(jax.jit)
+    wait = staticmethod(jax.block_until_ready)
+
     def matmul(self, a: jax.Array, b: jax.Array) -> jax.Array:
-        preferred = self.preferred_element_type
         if a.ndim == 2 and b.ndim == 3 and _is_long(b, a):
             # XLA would bring the whole stack into another order, to make one product of many: on a CPU that
             # takes up to nine times as long, and its derivatives seven times. `einsum` leaves it to XLA.
             a = jnp.broadcast_to(a, (b.shape[0], *a.shape))
-        return jnp.matmul(a, b, precision=self.precision, preferred_element_type=preferred)
+        return jnp.matmul(a, b, **self._options)
 
-    def convolve(
-        self,
-        x: jax.Array,
-        kernels: jax.Array,
-        counts: Sequence[int] | None,
-        bias: jax.Array | None,
-        geometry: Geometry,
-    ) -> jax.Array:
-        preferred = self.preferred_element_type
-        return convolve(x, kernels, counts, bias, geometry, self.precision, preferred)
+    def convolve(self, *given: Any) -> jax.Array:
+        return convolve(*given, **self._options)
 
     def einsum(self, equation: str, a: jax.Array, b: jax.Array) -> jax.Array:
-        preferred = self.preferred_element_type
-        y: jax.Array = jnp.einsum(equation, a, b, precision=self.precision, preferred_element_type=preferred)
+        y: jax.Array = jnp.einsum(equation, a, b, **self._options)
         return y
 
     def reshape(self, a: jax.Array, shape: Sequence[int]) -> jax.Array:
@@ -87,11 +80,9 @@ class JaxOps:
         model = cpu_model() if kind == "cpu" else place.device_kind
         return Device("jax", jax.__version__, kind, model, 0)
 
-    def jit(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        return jax.jit(function)
-
-    def wait(self, a: Any) -> None:
-        jax.block_until_ready(a)  # type: ignore[no-untyped-call]
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {"precision": self.precision, "preferred_element_type": self.preferred_element_type}
 
     def gradients(
         self, function: Callable[..., jax.Array], arrays: Sequence[jax.Array], weights: jax.Array

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import jax
@@ -14,7 +15,6 @@ from tnshare.files import layer_params, layer_state
 from tnshare.layers import Layer
 from tnshare_jax._ops import Precision, is_key, ops_with
 
-from ._channel_order import ChannelOrder
 from ._meshes import on_any_mesh
 
 Params = Mapping[str, jax.Array]
@@ -80,7 +80,7 @@ def apply(
     chooses what is fast together with its derivatives, else what is fast alone.
     """
     own = ops_with(precision, preferred_element_type)
-    order = ChannelOrder.of(layer, dimension_numbers)
+    order = _ChannelOrder.of(layer, dimension_numbers)
 
     def run(x: jax.Array, task: Any, params: Params) -> jax.Array:
         return order.back(tn.apply(layer, params, order(x), task, ops=own, training=training))
@@ -101,7 +101,7 @@ def fan_out(
 ) -> jax.Array:
     """The same x (..., in) through every task: (T, ..., out)."""
     own = ops_with(precision, preferred_element_type)
-    order = ChannelOrder.of(layer, dimension_numbers)
+    order = _ChannelOrder.of(layer, dimension_numbers)
 
     def run(x: jax.Array, _: Any, params: Params) -> jax.Array:
         return order.back(tn.fan_out(layer, params, order(x), ops=own, training=training))
@@ -131,3 +131,38 @@ def state(layer: Layer, params: Params) -> tn.State:
 def params(layer: Layer, state: tn.State, dtype: Any = None) -> dict[str, jax.Array]:
     """The parameters in what `tnshare.load` gives, whichever framework saved it; in its dtype, or another."""
     return {name: jnp.asarray(value, dtype) for name, value in layer_params(layer, state).items()}
+
+
+@dataclass(frozen=True)
+class _ChannelOrder:
+    """Where the channels of a convolution are: first, as the core has them, or last.
+
+    Brings channels from the end to before the ``places``, and back; nothing if there are no places.
+    """
+
+    places: int
+
+    @classmethod
+    def of(cls, layer: Layer, dimension_numbers: str | None) -> _ChannelOrder:
+        """What `jax.lax` calls the layout: rows N, channels C, and the places."""
+        if dimension_numbers is None:
+            return cls(0)
+        if not isinstance(layer, tn.Conv):
+            raise tn.TnshareError(
+                f"dimension_numbers are for convolutions: found {dimension_numbers!r} for a "
+                f"{type(layer).__name__}"
+            )
+        space = "".join(layer.space).upper()
+        layouts = {f"NC{space}": 0, f"N{space}C": len(space)}
+        if dimension_numbers not in layouts:
+            raise tn.TnshareError(
+                f"dimension_numbers must be one of {tuple(layouts)}: found {dimension_numbers!r}"
+            )
+        return cls(layouts[dimension_numbers])
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return jnp.moveaxis(x, -1, -1 - self.places) if x.ndim > self.places else x
+
+    def back(self, y: jax.Array) -> jax.Array:
+        """The same for outputs, in the other direction."""
+        return jnp.moveaxis(y, -1 - self.places, -1)

@@ -3,9 +3,3 @@
 from ._restore import restore
 from ._share import share
 from ._shared_tree import Shared
-
-__all__ = [
-    "Shared",
-    "restore",
-    "share",
-]

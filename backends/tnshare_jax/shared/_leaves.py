@@ -29,17 +29,9 @@ from ._state_leaves import (
 )
 
 _OWN = ("bias", "scale")
-
-
 _OWN_VECTORS = ("b", "offset")  # what haiku calls them; a matrix of that name is a weight
-
-
 _TURNED = ("Linear", "Conv", "ConvTranspose", "GRUCell", "LSTMCell")  # equinox: (out, in, ...kernel)
-
-
 _NORMS = ("LayerNorm", "GroupNorm", "RMSNorm", "BatchNorm")
-
-
 _Path = tuple[Any, ...]
 
 

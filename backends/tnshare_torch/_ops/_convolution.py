@@ -60,11 +60,7 @@ def _one(
 
 
 def _grouped(
-    x: torch.Tensor,
-    kernels: torch.Tensor,
-    bias: torch.Tensor | None,
-    padding: list[int],
-    geometry: Geometry,
+    x: torch.Tensor, kernels: torch.Tensor, bias: torch.Tensor | None, padding: list[int], geometry: Geometry
 ) -> torch.Tensor:
     """All at once: the channels of the kernels side by side, in groups that do not see each other."""
     many, outputs = kernels.shape[:2]

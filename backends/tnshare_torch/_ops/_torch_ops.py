@@ -13,7 +13,8 @@ from torch.compiler import is_compiling
 
 from tnshare.errors import TnshareError
 from tnshare.ops import NDArray
-from tnshare.planning import Device, cpu_model
+from tnshare.planning import Device, Profile, cpu_model
+from tnshare.planning import calibrate as measured_profile
 
 from ._chunks import in_chunks
 from ._convolution import convolve
@@ -151,3 +152,32 @@ def array_of(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     plain = tensor.detach().cpu()
     found: np.ndarray[Any, Any] = (plain.float() if plain.dtype == torch.bfloat16 else plain).numpy()
     return found
+
+
+def calibrate(
+    device: torch.device | str = "cpu",
+    *,
+    seconds: float = 10,
+    progress: Callable[[int, int], None] | None = None,
+) -> Profile:
+    """Measure a device, with as many threads as torch uses now, and keep the profile in the cache folder.
+
+    Layers that are made or first called from now on are planned by it. ``progress(done, total)`` is called
+    after every part. The folder is that of the environment variable TNSHARE_CACHE, or the user's own.
+    """
+    ops = _OpsOn(torch.device(device))
+    like = torch.empty(1, device=device)
+    with torch.no_grad():
+        return measured_profile(ops, ops.device(like), wait=ops.wait, seconds=seconds, progress=progress)
+
+
+class _OpsOn(TorchOps):
+    """The same operations, with arrays made on a device."""
+
+    def __init__(self, place: torch.device) -> None:
+        self.place = place
+
+    def asarray(  # type: ignore[override]
+        self, value: NDArray, like: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        return torch.tensor(value, device=self.place) if like is None else torch.tensor(value).to(like)

@@ -42,31 +42,17 @@ class _Conv(TaskLayer):
         padding_mode: PaddingMode = "zeros",
         **keywords: Any,
     ) -> None:
-        kernel = (kernel_size,) * self.dims if is_whole(kernel_size) else tuple(kernel_size)  # type: ignore[arg-type]
+        kernel: Any = self._entries(kernel_size)
         if len(kernel) != self.dims:
             raise tn.TnshareError(
                 f"kernel_size must be a number, or {self.dims}, one for each dimension: found {kernel_size!r}"
             )
-        description = tn.Conv(
-            in_channels,
-            out_channels,
-            kernel=kernel,  # type: ignore[arg-type]
-            tasks=tasks,
-            spec=spec,
-            groups=groups,
-            bias=bias,
-            stride=stride,  # type: ignore[arg-type]
-            padding=padding,  # type: ignore[arg-type]
-            dilation=dilation,  # type: ignore[arg-type]
-            padding_mode=padding_mode,
-        )
+        where: Any = stride, padding, dilation, padding_mode
+        description = tn.Conv(in_channels, out_channels, kernel, tasks, spec, groups, bias, *where)
         super().__init__(description, **keywords)
         self._padding = padding
         self.in_channels, self.out_channels, self.kernel_size = in_channels, out_channels, kernel
-        self.stride, self.padding, self.dilation = (
-            (size,) * self.dims if is_whole(size) else size if isinstance(size, str) else tuple(size)  # type: ignore[arg-type]
-            for size in (stride, padding, dilation)
-        )
+        self.stride, self.padding, self.dilation = map(self._entries, (stride, padding, dilation))
         self.groups, self.padding_mode = groups, padding_mode
 
     def extra_repr(self) -> str:
@@ -85,6 +71,10 @@ class _Conv(TaskLayer):
         if d.padding_mode != "zeros":
             parts.append(f"padding_mode={d.padding_mode!r}")
         return ", ".join(parts)
+
+    def _entries(self, size: Any) -> Any:
+        """One for each dimension, as torch's modules have them; words as they are."""
+        return (size,) * self.dims if is_whole(size) else size if isinstance(size, str) else tuple(size)
 
     def _layout(self) -> tuple[int, ...]:
         return (self.dims + 1, self.dims, *range(self.dims))

@@ -38,11 +38,8 @@ class Embedding(TaskLayer):
         sparse: bool = False,
         **keywords: Any,
     ) -> None:
-        for name, value in {
-            "max_norm": max_norm,
-            "scale_grad_by_freq": scale_grad_by_freq,
-            "sparse": sparse,
-        }.items():
+        of_tables = {"max_norm": max_norm, "scale_grad_by_freq": scale_grad_by_freq, "sparse": sparse}
+        for name, value in of_tables.items():
             if value not in (None, False):
                 raise tn.TnshareError(
                     f"{name}={value!r} is for a table, and tables of tasks are made of factors, whose rows "

@@ -12,6 +12,7 @@ from torch import nn
 import tnshare as tn
 from tnshare.files import layer_params, layer_state
 from tnshare.network import described, differences, inferred, same_spec, spelled
+from tnshare.ops import NDArray
 from tnshare_torch._ops import array_of
 
 _KEY = "tnshare"
@@ -78,8 +79,12 @@ class LayerState(SpecInState):
 
     def load_state(self, state: tn.State) -> None:
         """Take over the numbers of a state as `state` gives it."""
+        self._fill(layer_params(self.description, state))
+
+    def _fill(self, values: Mapping[str, NDArray]) -> None:
+        """Give parameters these numbers."""
         with torch.no_grad():
-            for name, value in layer_params(self.description, state).items():
+            for name, value in values.items():
                 self.get_parameter(name).copy_(torch.from_numpy(value))
 
     def _misfits(self, saved: Mapping[str, Any] | None, tensors: Mapping[str, Any]) -> Iterator[str]:

@@ -30,12 +30,7 @@ def take(array, ids):
 
 
 class TaskLayer(LayerState):
-    """A layer for every one of many tasks, their weights softly shared.
-
-    ``layer(x, 3)`` is task 3, ``layer(x, ids)`` gives each row a task of its own, ``layer(xs)`` sends row t
-    through task t, ``layer.fan_out(x)`` the same x through every task. Parameters are the factors, under the
-    names of ``layer.description.network``, and the bias (T, out); frozen codes are buffers.
-    """
+    """A layer for every one of many tasks, their weights softly shared: `Linear` says how one is called."""
 
     description: tn.Layer
     bias: torch.Tensor | None
@@ -75,15 +70,11 @@ class TaskLayer(LayerState):
         first = next(self.parameters())
         double = first.dtype in (torch.float64, torch.complex128)
         plain = np.complex128 if first.is_complex() else np.float64 if double else np.float32
-        with torch.no_grad():
-            for name, value in self.description.init(self.seed, plain, self.scheme).items():
-                self.get_parameter(name).copy_(torch.from_numpy(value))
+        self._fill(self.description.init(self.seed, plain, self.scheme))
 
     def load_decomposition(self, decomposition: tn.Decomposition) -> None:
         """Go on from a decomposition of trained weights with the axes (in, out, task); the bias is kept."""
-        with torch.no_grad():
-            for name, value in self.description.adopt(decomposition).items():
-                self.get_parameter(name).copy_(torch.from_numpy(value))
+        self._fill(self.description.adopt(decomposition))
 
     def forward(self, x: torch.Tensor, task: Any = None) -> torch.Tensor:
         """The outputs of one task, of a task for each row, or of all tasks, each on its own row of x."""

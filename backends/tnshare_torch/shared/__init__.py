@@ -3,10 +3,3 @@
 from ._restore import restore
 from ._share import replicate, share
 from ._shared_network import Shared
-
-__all__ = [
-    "Shared",
-    "replicate",
-    "restore",
-    "share",
-]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -63,18 +63,9 @@ def share(
     given = list(models.values() if isinstance(models, Mapping) else models)
     roster = Roster.of(models if isinstance(models, Mapping) else given, "models")
     check_alike(given)
-    model = share_arrays(
-        [{name: array_of(p) for name, p in model.named_parameters()} for model in given],
-        orders_of(given[0]),
-        method,
-        only=only,
-        except_=except_,
-        layers=layers,
-        eps=eps,
-        ranks=ranks,
-        max_parameters=max_parameters,
-        relative_to=relative_to,
-    )
+    weights = [{name: array_of(p) for name, p in model.named_parameters()} for model in given]
+    bounds: Any = {"eps": eps, "ranks": ranks, "max_parameters": max_parameters, "relative_to": relative_to}
+    model = share_arrays(weights, orders_of(given[0]), method, only, except_, layers, **bounds)
     shared = Shared(
         template_of(given[0]),
         model,

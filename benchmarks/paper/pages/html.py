@@ -30,7 +30,7 @@ class Cell:
 
 def page(title: str, parts: Sequence[str]) -> str:
     """A whole document."""
-    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{_STYLE}</style>'
+    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{" ".join(_STYLE.split())}</style>'
     body = "\n".join([f"<h1>{escape(title)}</h1>", *(part for part in parts if part)])
     return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n'
 

@@ -65,14 +65,8 @@ class Conv(Layer):
     @cached_property
     def geometry(self) -> Geometry:
         """Where the kernel is laid."""
-        return Geometry(
-            self.kernel,
-            self.stride,  # type: ignore[arg-type]
-            self.padding,  # type: ignore[arg-type]
-            self.dilation,  # type: ignore[arg-type]
-            self.groups,
-            self.padding_mode,
-        )
+        laid: Any = self.kernel, self.stride, self.padding, self.dilation, self.groups, self.padding_mode
+        return Geometry(*laid)
 
     @property
     def space(self) -> tuple[str, ...]:

@@ -8,19 +8,34 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tnshare.network import Network
-from tnshare.planning import Form, Goal, Plan, Prices, Profile, Way, best_plans, priced
+from tnshare.planning import (
+    GROUP_AXIS,
+    AnyJob,
+    AnyOption,
+    Form,
+    Goal,
+    Plan,
+    Prices,
+    Profile,
+    Way,
+    best_plans,
+    plan_peak,
+    priced,
+    task_gradients,
+)
 
 from ._chains import Chain, chains
 from ._conv import Conv
-from ._conv_memory import BLOCK, conv_bytes
 
 _FEW = 5  # operands
+_BLOCK = 16  # output channels that libraries bring together
+_WORK = 16384  # bytes of work space that a library may take for a convolution, however small it is
 _CALLS = 10  # calls of a product that one of a convolution costs
 _BACKWARD = 3  # a training step convolves three times: outputs, gradients of the input, of the kernels
 
 
 @dataclass(frozen=True)
-class ConvJob:
+class ConvJob(AnyJob):
     """What is to be computed: ``rows`` images (of each task for ``"each"``) of ``sizes`` places.
 
     ``keep``: kernels may be kept between calls, as long as they have no more numbers than that. ``concrete``
@@ -37,7 +52,6 @@ class ConvJob:
 
     @property
     def amount(self) -> str:
-        """How much is computed, as users read it."""
         return f"{self.rows} rows of {' x '.join(map(str, self.sizes))} places"
 
     @property
@@ -62,26 +76,30 @@ class ConvJob:
 
 
 @dataclass(frozen=True)
-class ConvCandidate:
+class ConvCandidate(AnyOption):
     """One way to compute a call: a chain, with plans for its kernels and what is before and after.
 
-    ``seconds`` is a prediction, ``peak`` a bound on the bytes alive at once, in single precision. ``kept``:
-    the kernels, of all tasks if rows are mixed, are computed once and kept in inference.
+    ``seconds`` is a prediction, ``peak`` a bound on the bytes alive at once, in single precision. The
+    convolution itself takes ``convolving`` flops. ``kept``: the kernels, of all tasks if rows are mixed, are
+    computed once and kept in inference.
     """
 
     name: str
     chain: Chain
     plans: Mapping[str, Plan]
     seconds: float
-    flops: int
+    convolving: int
     kept: bool = False
     peak: int = 0
 
-    bytes = None  # that are moved: not predicted
+    bytes = None  # not predicted
+
+    @property
+    def flops(self) -> int:
+        return self.convolving + super().flops
 
     @property
     def parts(self) -> tuple[tuple[str, Plan, bool], ...]:
-        """The plans, each with what it is of, and whether its result is kept."""
         return tuple((title, plan, self.kept and title == "kernels") for title, plan in self.plans.items())
 
 
@@ -131,9 +149,50 @@ def conv_candidate(
         moved += profile.stream(job.rows * _count(chain, chain.outputs) * results)
         seconds += moved * (2 if job.training else 1)
     chosen = {title: plan for title, (_, plan) in found.items()}
-    flops += sum(plan.flops for plan in chosen.values())
     candidate = ConvCandidate(chain.name, chain, chosen, seconds, flops, kept)
     return replace(candidate, peak=conv_bytes(job, candidate, job.rows, False, 4))
+
+
+def conv_bytes(job: ConvJob, candidate: ConvCandidate, rows: int, part: bool, itemsize: int) -> int:
+    """A bound on the bytes alive at once for so many rows, which are all or a part of them.
+
+    It is simple and on the safe side: the parts of a call (what is contracted before, the kernels, the
+    convolution, what is contracted behind) are counted as if the most that each needs were alive together.
+    """
+    layer, geometry, chain, training = job.layer, job.layer.geometry, candidate.chain, job.training
+    sizes, tasks, plans = chain.network.sizes, job.tasks, candidate.plans
+    images = rows * (tasks if job.way == "each" else 1)
+    outputs = images * (tasks if job.way == "fan_out" else 1)
+    places, results = math.prod(job.sizes), math.prod(geometry.places(job.sizes))
+    padded = math.prod(n + sum(ends) for n, ends in zip(job.sizes, geometry.padding, strict=True))
+    inputs = geometry.groups * math.prod(sizes[axis] for axis in chain.inputs)
+    columns = math.prod(sizes[axis] for axis in chain.outputs)
+    present = {"one": 1, "mixed": min(rows, tasks) if job.concrete else rows}.get(job.way, tasks)
+    kernels = (1 if chain.late else present) * columns * inputs // geometry.groups * math.prod(layer.kernel)
+    convolved = (images if chain.late else outputs) * columns * results
+    own = outputs * layer.out_channels * results
+    # The rows of a task or of several side by side, padded; and the windows that some libraries write down.
+    alive = images * inputs * _copies(job, chain) * places + images * inputs * (padded - places) * 2
+    alive += rows * inputs * math.prod(layer.kernel) * results
+    # In the order of groups; of each task, put together, and in the order of rows.
+    alive += kernels * (4 if training else 2) + convolved * (3 if training else 2)
+    alive += own * (2 if training else 1) + outputs * layer.out_channels
+    # Libraries bring channels into blocks, kernels twice (oneDNN, of few channels).
+    groups = geometry.groups
+    blocks = [_BLOCK * math.ceil(channels / groups / _BLOCK) for channels in (inputs, columns)]
+    blocked = (1 if chain.late else present) * math.prod(blocks) * (2 * math.prod(layer.kernel) + 1)
+    blocked += images * blocks[0] * places + (images if chain.late else outputs) * blocks[1] * results
+    alive += groups * blocked * (2 if training else 1)
+    if training:
+        alive += task_gradients(layer.network, part) + tasks * layer.bias_size
+    spread = {"b": images * geometry.groups, "m": places}
+    alive += plan_peak(plans["before"], spread, training, part) if "before" in plans else 0
+    spread = {"b": rows if chain.late else outputs, "m": results}
+    alive += plan_peak(plans["after"], spread, training, part) if "after" in plans else 0
+    alive += plan_peak(plans["kernels"], {GROUP_AXIS: present}, training, part)
+    if part:
+        alive += own + images * layer.in_channels * places * (2 if training else 1)
+    return alive * itemsize + _WORK
 
 
 def _convolution(job: ConvJob, profile: Profile, chain: Chain, results: int) -> tuple[float, int]:
@@ -150,7 +209,7 @@ def _convolution(job: ConvJob, profile: Profile, chain: Chain, results: int) -> 
         columns, stack = columns * stack, 1
     rows, batch = max(1, job.images // stack) * results, stack * geometry.groups
     seconds = _CALLS * stack * profile.call
-    seconds += profile.product(batch, rows, inner, BLOCK * math.ceil(columns / BLOCK))
+    seconds += profile.product(batch, rows, inner, _BLOCK * math.ceil(columns / _BLOCK))
     seconds += 2 * profile.stream(job.images * geometry.groups * channels * math.prod(job.sizes))
     seconds += 2 * profile.stream(batch * rows * columns)
     return seconds * (_BACKWARD if job.training else 1), 2 * batch * rows * inner * columns
@@ -171,3 +230,12 @@ def _best(network: Network, profile: Profile, training: bool) -> tuple[float, Pl
         plan = Plan.flop_optimal(network)
         return Prices(network, profile, training).of(plan), plan
     return best_plans(network, profile, Goal(training), 1)[0]
+
+
+def _copies(job: ConvJob, chain: Chain) -> int:
+    """How many times the input of the convolution is alive, with its gradients."""
+    several = not chain.late and job.way in ("each", "mixed")
+    copies = (
+        bool(chain.before) + several + (several and job.way == "mixed") + (job.layer.geometry.mode != "zeros")
+    )
+    return copies + (2 if job.training else 0)

@@ -9,13 +9,11 @@ from typing import Any
 
 from tnshare.errors import TnshareError
 from tnshare.execution import CallKind, Runner, Shape, fixed_axes
-from tnshare.layers._rows_of_x import leading_axes
 from tnshare.ops import Ops
-from tnshare.planning import MOST_KEPT_NUMBERS, USUAL_PLACES, Candidate, Form, Profile, Way, bucket
+from tnshare.planning import MOST_KEPT_NUMBERS, USUAL_PLACES, Form, Profile, Way, bucket
 
 from ._conv import Conv
-from ._conv_candidates import ConvCandidate, ConvJob, conv_candidate, conv_candidates
-from ._conv_memory import conv_bytes
+from ._conv_candidates import ConvCandidate, ConvJob, conv_bytes, conv_candidate, conv_candidates
 from ._conv_runner import conv_runner
 
 
@@ -33,7 +31,7 @@ class ConvKind(CallKind[ConvJob, ConvCandidate]):
 
     def rows_of(self, way: Way, ids: int | None, shape: Shape) -> Shape:
         own = (self.layer.in_channels, *"dhw"[-len(self.layer.kernel) :])
-        return leading_axes(way, ids, shape, self.layer.task_shape, own, "channels before the places", most=1)
+        return self.leading_axes(way, ids, shape, own, "channels before the places", most=1)
 
     def shape(self, rows: Sequence[int], sizes: Sequence[int] | None) -> Shape:
         geometry, dims = self.layer.geometry, len(self.layer.kernel)
@@ -54,8 +52,7 @@ class ConvKind(CallKind[ConvJob, ConvCandidate]):
         kept = MOST_KEPT_NUMBERS if keep else 0
         return ConvJob(self.layer, way, bucket(math.prod(rows)), sizes, training, kept, concrete)
 
-    def options(self, job: ConvJob, profile: Profile, form: Form | Candidate) -> tuple[ConvCandidate, ...]:
-        assert not isinstance(form, Candidate)
+    def options(self, job: ConvJob, profile: Profile, form: Form) -> tuple[ConvCandidate, ...]:
         return conv_candidates(job, profile, form)
 
     def function(self, job: ConvJob, option: ConvCandidate, rows: Shape | None) -> Runner:

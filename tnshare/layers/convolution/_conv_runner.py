@@ -60,7 +60,7 @@ class _Runner:
         if late or way == "one":
             kernels = self._kernels(factors, ids, keeper)
             y = self.convolve(z, self._by_group(kernels), None, self._row(early, ids), self.geometry)
-            y = self._from_groups(y, places, 1)
+            y = self._by_group(y, back=True)
         elif way == "fan_out":
             y = self._fanned(self._kernels(factors, None, keeper), early, z, places)
         elif way == "each":
@@ -110,7 +110,7 @@ class _Runner:
         joined = self.ops.reshape(kernels, (1, tasks * kernels.shape[1], *kernels.shape[2:]))
         biases = None if bias is None else self._by_group(self.ops.reshape(bias, (1, -1)), tasks)
         y = self.convolve(z, self._by_group(joined, tasks), None, biases, self.geometry)
-        y = self._from_groups(y, places, tasks)
+        y = self._by_group(y, tasks, back=True)
         split = self.ops.reshape(y, (y.shape[0], tasks, kernels.shape[1], *places))
         return self.ops.transpose(split, (1, 0, *range(2, 3 + len(places))))
 
@@ -148,27 +148,17 @@ class _Runner:
         split = reshape(result, (*tasks, own_rows, self.layer.out_channels, math.prod(places)))
         return self.ops.add(split, reshape(bias, (*tasks, 1, self.layer.out_channels, 1)))
 
-    def _by_group(self, array: Any, repeats: int = 1) -> Any:
-        """Output channels, axis 1, in the order that groups of channels need: the group first."""
+    def _by_group(self, array: Any, repeats: int = 1, back: bool = False) -> Any:
+        """Output channels, axis 1, in the order that groups of channels need, the group first; or back."""
         groups = self.layer.groups
         repeats *= math.prod(self.outputs[:-1])
         if groups == 1 or repeats == 1:
             return array
         n, channels, *rest = array.shape
-        split = self.ops.reshape(array, (n, repeats, groups, channels // repeats // groups, *rest))
+        outer = (groups, repeats) if back else (repeats, groups)
+        split = self.ops.reshape(array, (n, *outer, channels // repeats // groups, *rest))
         order = (0, 2, 1, *range(3, 4 + len(rest)))
         return self.ops.reshape(self.ops.transpose(split, order), (n, channels, *rest))
-
-    def _from_groups(self, y: Any, places: tuple[int, ...], repeats: int) -> Any:
-        """The other way round."""
-        groups = self.layer.groups
-        repeats *= math.prod(self.outputs[:-1])
-        if groups == 1 or repeats == 1:
-            return y
-        rows, channels = y.shape[:2]
-        split = self.ops.reshape(y, (rows, groups, repeats, channels // repeats // groups, *places))
-        order = (0, 2, 1, *range(3, 4 + len(places)))
-        return self.ops.reshape(self.ops.transpose(split, order), (rows, channels, *places))
 
     def _row(self, bias: Any, ids: Any) -> Any:
         """The bias of one task as (1, channels)."""

@@ -13,8 +13,10 @@ from functools import lru_cache
 from tnshare.network import Network, Node
 from tnshare.planning import (
     IDS,
+    AnyJob,
     Form,
     Goal,
+    OnePlan,
     Plan,
     Profile,
     Way,
@@ -28,7 +30,7 @@ from ._embedding import Embedding
 
 
 @dataclass(frozen=True)
-class LookupJob:
+class LookupJob(AnyJob):
     """What is to be computed: ``rows`` of ``inner`` tokens each (of each task for ``"each"``).
 
     ``keep``: tables may be kept between calls, as long as they have no more numbers than that.
@@ -49,12 +51,11 @@ class LookupJob:
 
     @property
     def amount(self) -> str:
-        """How much is computed, as users read it."""
         return f"{self.tokens} tokens"
 
 
 @dataclass(frozen=True)
-class LookupCandidate:
+class LookupCandidate(OnePlan):
     """Rows looked up in a factor and contracted, or in tables that are composed first."""
 
     name: str
@@ -64,17 +65,7 @@ class LookupCandidate:
     kept: bool = False
     peak: int = 0
 
-    bytes = None  # that are moved: not predicted
-
-    @property
-    def flops(self) -> int:
-        """Multiplications and additions of the contraction."""
-        return self.plan.flops
-
-    @property
-    def parts(self) -> tuple[tuple[str, Plan, bool], ...]:
-        """Its only part: the plan, and whether its result is kept."""
-        return (("", self.plan, self.kept),)
+    bytes = None  # not predicted
 
 
 @lru_cache(maxsize=4096)

@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from tnshare.execution import CallKind, Runner, Shape, fixed_axes
-from tnshare.layers._rows_of_x import leading_axes
-from tnshare.planning import MOST_KEPT_NUMBERS, Candidate, Form, Profile, Way, bucket
+from tnshare.planning import MOST_KEPT_NUMBERS, Form, Profile, Way, bucket
 
 from ._embedding import Embedding
 from ._lookup_candidates import LookupCandidate, LookupJob, lookup_bytes, lookup_candidate, lookup_candidates
@@ -23,7 +22,7 @@ class LookupKind(CallKind[LookupJob, LookupCandidate]):
     guarded = False  # in a table, with tokens beside it, an id of -1 would be the last task
 
     def rows_of(self, way: Way, ids: int | None, shape: Shape) -> Shape:
-        return leading_axes(way, ids, shape, self.layer.task_shape)
+        return self.leading_axes(way, ids, shape)
 
     def shape(self, rows: Sequence[int], sizes: Sequence[int] | None) -> Shape:
         return (*rows, *(sizes or ()))
@@ -35,10 +34,7 @@ class LookupKind(CallKind[LookupJob, LookupCandidate]):
         count = bucket(self.rows_in(way, rows))
         return LookupJob(self.layer, way, count, inner, training, MOST_KEPT_NUMBERS if keep else 0, concrete)
 
-    def options(
-        self, job: LookupJob, profile: Profile, form: Form | Candidate
-    ) -> tuple[LookupCandidate, ...]:
-        assert not isinstance(form, Candidate)
+    def options(self, job: LookupJob, profile: Profile, form: Form) -> tuple[LookupCandidate, ...]:
         return lookup_candidates(job, profile, form)
 
     def function(self, job: LookupJob, option: LookupCandidate, rows: Shape | None) -> Runner:

@@ -19,6 +19,12 @@ from ._profile import Profile
 _KIND = "profile"  # in the store
 _CUDA = ("a100", "h100")  # as they occur in "NVIDIA A100-SXM4-80GB"
 
+
+def _nvidia(name: str, sheet: str, peak: float, bandwidth: float) -> Profile:
+    source = f"NVIDIA's data sheet of the {sheet}: FP32 without tensor cores; a guess for a call"
+    return Profile.roofline(name, peak=peak, bandwidth=bandwidth, call=5e-6, source=source)
+
+
 PROFILES = {
     profile.name: profile
     for profile in (
@@ -42,20 +48,8 @@ PROFILES = {
             source="published figures of the AMD Ryzen 7 7840U: 8 Zen 4 cores at a base clock of 3.3 GHz, 32 "
             "FP32 flops a clock (two 256-bit FMA), 128 bit of LPDDR5X-7500; a guess for a call",
         ),
-        Profile.roofline(
-            "a100",
-            peak=19.5e12,
-            bandwidth=2.04e12,
-            call=5e-6,
-            source="NVIDIA's data sheet of the A100 80 GB SXM: FP32 without tensor cores; a guess for a call",
-        ),
-        Profile.roofline(
-            "h100",
-            peak=67e12,
-            bandwidth=3.35e12,
-            call=5e-6,
-            source="NVIDIA's data sheet of the H100 SXM: FP32 without tensor cores; a guess for a call",
-        ),
+        _nvidia("a100", "A100 80 GB SXM", peak=19.5e12, bandwidth=2.04e12),
+        _nvidia("h100", "H100 SXM", peak=67e12, bandwidth=3.35e12),
     )
 }
 

@@ -15,13 +15,7 @@ import tnshare as tn
 from ._held_functions import hooks, refuse_captured
 from ._placeholder import Placeholder
 
-_NORMS = (
-    nn.LayerNorm,
-    nn.GroupNorm,
-    nn.RMSNorm,
-    nn.modules.batchnorm._NormBase,
-    nn.LocalResponseNorm,
-)
+_NORMS = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.modules.batchnorm._NormBase, nn.LocalResponseNorm)
 
 
 def template_of(model: nn.Module) -> nn.Module:

@@ -63,11 +63,9 @@ def share(
     _check_alike(leaves, treedefs)
     _refuse_streams(leaves[0])
     ties = tied(leaves)
-    weights = [
-        {leaf.name: array_of(leaf.value) for leaf in one if is_weight(leaf) and leaf.name not in ties}
-        for one in leaves
-    ]
-    orders = {leaf.name: leaf.order for leaf in leaves[0] if leaf.order is not None and leaf.name not in ties}
+    own = [[leaf for leaf in one if is_weight(leaf) and leaf.name not in ties] for one in leaves]
+    weights = [{leaf.name: array_of(leaf.value) for leaf in one} for one in own]
+    orders = {leaf.name: leaf.order for leaf in own[0] if leaf.order is not None}
     bounds: Any = {"eps": eps, "ranks": ranks, "max_parameters": max_parameters, "relative_to": relative_to}
     model = share_arrays(weights, orders, method, only, except_, layers, **bounds)
     made = [_entry(model, column, ties) for column in zip(*leaves, strict=True)]

@@ -22,7 +22,8 @@ def differences(
 
     Modules, their classes and hooks; names, dtypes and ties of tensors; and all other attributes, also what
     lists, dicts, configurations and functions hold. A number that restates the size of a module's own
-    tensor, as ``out_features`` of heads of different size, is no difference where no code of the network reads it.
+    tensor, as ``out_features`` of heads of different size, is no difference where no code of the network
+    reads it.
     ``dtypes`` of tensors may be left out.
     """
     comparison = _Comparison(first, other, dtypes)

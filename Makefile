@@ -14,7 +14,7 @@ demo: $(READY)
 	$(BIN)/python $(or $(DEMO_$(BACKEND)),$(error BACKEND must be torch or jax: found $(BACKEND)))
 
 test: lint
-	$(BIN)/python -m pytest -n 2 -q
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -27,12 +27,12 @@ bench: $(READY)
 
 # 10,000 examples of every law. JAX compiles most of them anew: hours for it, minutes for the others.
 test-deep: $(READY)
-	TNSHARE_EXAMPLES=10000 $(BIN)/python -m pytest -n 2 -q tests/layers/test_laws.py tests/decomposition/test_decompose_laws.py
+	TNSHARE_EXAMPLES=10000 $(BIN)/python -m pytest -n 2 --dist worksteal -q tests/layers/test_laws.py tests/decomposition/test_decompose_laws.py
 
 # The same tests with the oldest versions that pyproject.toml allows.
 test-lowest:
 	$(MAKE) VENV=.venv-lowest CONSTRAINTS=constraints-lowest.txt .venv-lowest/.ready
-	.venv-lowest/bin/python -m pytest -n 2 -q
+	.venv-lowest/bin/python -m pytest -n 2 --dist worksteal -q
 
 CONSTRAINTS ?= constraints.txt
 $(READY): pyproject.toml $(CONSTRAINTS)

@@ -7,12 +7,15 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tnshare as tn
-from tnshare.planning import WAYS, Way
+
+if TYPE_CHECKING:
+    from tnshare.planning import Way
 
 METHODS = ("laf", "tucker", "tt")
+WAYS: tuple[Way, ...] = ("one", "mixed", "each", "fan_out")  # stated: decisions asks other checkouts for them
 AXES = {"laf": ("kio", "tk"), "tucker": ("kpq", "ip", "qo", "tk"), "tt": ("ir", "sro", "ts")}  # as stored
 SHAPES = ((1024, 512, 10), (256, 256, 50), (64, 64, 1000), (128, 10, 10))
 BATCHES = (1, 16, 128, 1024)

@@ -23,21 +23,23 @@ from typing import Any
 import numpy as np
 
 import tnshare as tn
+from benchmarks.measuring.allocator import keep_memory
+from benchmarks.measuring.options import count, device, error, gibibytes, positive, ranks, threads, told
+from benchmarks.measuring.rounds import Row, in_rounds, measure, median, spread
+from benchmarks.peers.common import NUMBER
+from benchmarks.peers.frameworks import fix_threads, make_bench
+from benchmarks.showing.cells import duration, memory, table
+from benchmarks.showing.comparison import HELD
+from benchmarks.suites.decompose import aligned
 from tnshare.planning import PROFILES, WAYS
 
-from .arguments import count, device, error, gibibytes, positive, ranks, threads, told
 from .case import METHODS, Case, spec_of
-from .decompose import aligned
-from .measure import Row, in_rounds, measure, median, spread
-from .peers.common import NUMBER
-from .summary import HELD
-from .text import duration, memory, table
 
 STRATEGIES = ("factored", "materialised")
 _AXES = ("i", "o", "task")
 
 
-def main(arguments: Sequence[str]) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, and say what is best."""
     options = _options(arguments)
     with told():
@@ -48,9 +50,6 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _measured(case: Case, options: argparse.Namespace) -> Row:
-    from .__main__ import fix_threads, make_bench
-    from .allocator import keep_memory
-
     _check_arrays(case, options.memory)
     fix_threads(options.threads, "torch")
     keep_memory()
@@ -159,7 +158,7 @@ def _quartiles(row: Row, name: str) -> str:
 
 def predictions(case: Case, devices: Sequence[str]) -> list[str]:
     """What named profiles say, marked as such."""
-    from .suites.predicted import predict
+    from benchmarks.suites.predicted import predict
 
     rows = []
     for name in devices:
@@ -221,7 +220,7 @@ def parse_sizes(text: str) -> dict[str, int]:
     return {axis: int(sizes[axis]) for axis in _AXES}
 
 
-def _options(arguments: Sequence[str]) -> argparse.Namespace:
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks yours",
         description=__doc__,

@@ -1,15 +1,19 @@
-"""Settings of all tests: how many examples hypothesis tries, and one thread for every framework."""
+"""Settings of all tests: how many examples hypothesis tries, one thread for all, a mark for every room."""
 
 from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import hypothesis
 import pytest
+
+TESTS = Path(__file__).parent
+ROOMS = sorted({path.relative_to(TESTS).parts[0] for path in TESTS.glob("*/**/test_*.py")})
 
 # TNSHARE_EXAMPLES=10000 is the deep profile (`make test-deep`).
 hypothesis.settings.register_profile(
@@ -20,6 +24,19 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("tnshare")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A mark for every folder: `pytest -m planning`, `pytest -m "not torch_share"`."""
+    for room in ROOMS:
+        config.addinivalue_line("markers", f"{room}: the tests in tests/{room}")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Every test is marked by its folder."""
+    for item in items:
+        (room, *_) = item.path.relative_to(TESTS).parts
+        item.add_marker(room)
 
 
 @pytest.fixture(autouse=True)

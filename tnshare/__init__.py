@@ -15,7 +15,7 @@ from .errors import TnshareError
 from .files import State, load, save
 from .layers import Conv, Embedding, Layer, Linear, apply, fan_out, weight
 from .network import LAF, TT, FrozenCodes, Network, Node, Spec, Tucker
-from .planning import Candidate, Plan, Step
+from .planning import Candidate, Plan, Profile, Step
 
 __all__ = [
     "LAF",
@@ -30,6 +30,7 @@ __all__ = [
     "Network",
     "Node",
     "Plan",
+    "Profile",
     "Spec",
     "State",
     "Step",

@@ -15,11 +15,9 @@ import jax
 import jax.numpy as jnp
 
 from tnshare.layers import Layer as Description
-from tnshare.network import has_task
 
 from ._ops import Precision
-from .layers import _modules as modules
-from .layers import init
+from .layers import init, modules
 
 
 class Layer(eqx.Module):
@@ -53,14 +51,14 @@ class Layer(eqx.Module):
         drawn = modules.one_seed(seed, key, "a key")
         params, network = init(description, drawn, dtype), description.network
         self.bias = params.pop("bias", None)
-        codes = {name for name in params if has_task(network, network.node(name))}
+        codes = {name for name in params if network.is_coded(network.node(name))}
         self.factors = {name: value for name, value in params.items() if name not in codes}
         self.codes = {name: value for name, value in params.items() if name in codes}
         self.description = description
         self.dimension_numbers = dimension_numbers
         self.precision, self.preferred_element_type = precision, preferred_element_type
 
-    __call__ = modules.call
+    __call__ = modules.call_layer
     fan_out = modules.fan_out
     weight = modules.weight
 

@@ -15,11 +15,9 @@ import jax
 import jax.numpy as jnp
 
 from tnshare.layers import Layer as Description
-from tnshare.network import has_task
 
 from ._ops import Precision
-from .layers import _modules as modules
-from .layers import init
+from .layers import init, modules
 
 
 class SharedFactor(nnx.Param[jax.Array]):
@@ -61,7 +59,7 @@ class Layer(nnx.Module):
         for name, value in init(description, drawn, dtype).items():
             setattr(self, name, _kind(description, name)(value))
 
-    __call__ = modules.call
+    __call__ = modules.call_layer
     fan_out = modules.fan_out
     weight = modules.weight
 
@@ -88,4 +86,4 @@ def _kind(description: Description, name: str) -> type[nnx.Param[jax.Array]]:
     if name == "bias":
         return TaskBias
     network = description.network
-    return TaskCode if has_task(network, network.node(name)) else SharedFactor
+    return TaskCode if network.is_coded(network.node(name)) else SharedFactor

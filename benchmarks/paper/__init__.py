@@ -1,1 +1,1 @@
-"""The experiments of the paper: `python -m benchmarks.paper --help`."""
+"""The experiments of the paper: `python -m benchmarks paper --help`."""

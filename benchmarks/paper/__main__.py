@@ -9,9 +9,9 @@ from pathlib import Path
 import platformdirs
 import torch
 
-from benchmarks.allocator import keep_memory
-from benchmarks.arguments import count, error, positive, seed, share, threads, told
-from benchmarks.records import ROOT
+from benchmarks.measuring.allocator import keep_memory
+from benchmarks.measuring.options import count, error, positive, seed, share, threads, told
+from benchmarks.measuring.records import RESULTS
 
 from . import commands
 from .data import folder
@@ -19,7 +19,7 @@ from .data import folder
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one experiment, or write the report on all of them."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.paper", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks paper", description=__doc__)
     parser.add_argument("experiment", choices=commands.COMMANDS, help="what to run")
     parser.add_argument("--full", action="store_true", help="the paper's protocol; else a quick version")
     parser.add_argument("--data", help="folder of the data (TNSHARE_DATA, or the user's cache)")
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rates", type=positive, nargs="+", default=[], help="of Adam, to cross-validate")
     parser.add_argument("--eps", type=error, nargs="+", default=[], help="of soft sharing, to cross-validate")
     parser.add_argument("--threads", type=threads, default=1, help="of torch (1)")
-    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results" / "paper")
+    parser.add_argument("--results", type=Path, default=RESULTS / "paper")
     parser.add_argument("--work", type=Path, default=Path(platformdirs.user_cache_dir("tnshare")) / "paper")
     options = parser.parse_args(arguments)
     if (options.rates or options.eps or options.repeats) and not options.folds:

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.records import commit, machine
+from benchmarks.measuring.records import commit, machine
+from benchmarks.measuring.whole_files import write_whole
 
-from .store import Runs, key_of, locked, read, write_whole
+from .finished_runs import Runs, key_of, locked, read
 
 
 def collect(runs: Runs, protocol: Mapping[str, Any], digests: Collection[str]) -> None:

@@ -8,11 +8,12 @@ from itertools import product
 from pathlib import Path
 
 import tnshare as tn
+from benchmarks.paper.pages.published import THOUSAND
+from benchmarks.paper.training.experiment import Draw, Experiment, drawn_from
+from benchmarks.paper.training.methods import Method, chosen, variants
 
-from . import adience, claims, mnist, new_tasks, omniglot, ratios, report, summary, table1
-from .experiment import Draw, Experiment, drawn_from
-from .methods import Method, chosen, variants
-from .published import THOUSAND
+from .experiments import adience, mnist, new_tasks, omniglot, ratios, table1
+from .pages import claims, console, whole_page
 
 Job = tuple[Method, float, int]
 
@@ -57,12 +58,12 @@ def run_mnist_validated(options: Options) -> None:
 
 def run_mnist_jax(options: Options) -> None:
     """The same digits and methods in JAX."""
-    from . import jax_digits  # the others need no JAX
+    from .training import jax_digits  # the others need no JAX
 
     methods = chosen(mnist.methods(), options.methods or (() if options.full else mnist.QUICK))
     draws = options.draws(0.01, mnist.FRACTIONS, mnist.SEEDS)
     jax_digits.run(options.data, options.work, options.results, methods, draws)
-    print(summary.table(options.results / "mnist-jax.json"))
+    print(console.table(options.results / "mnist-jax.json"))
 
 
 def run_omniglot(options: Options) -> None:
@@ -86,13 +87,13 @@ def run_new_tasks(options: Options) -> None:
     """Alphabets that a shared network has not seen."""
     seeds = [seed for _, seed in options.draws(0.1, [0.1], new_tasks.SEEDS)]
     new_tasks.run(options.data, options.work, options.results, seeds)
-    print(summary.table(options.results / "new-tasks.json"))
+    print(console.table(options.results / "new-tasks.json"))
 
 
 def run_table1(options: Options) -> None:
     """Classic methods on the features of digits."""
     table1.run(options.data, options.work, options.results, options.draws(0.01, [0.01], mnist.SEEDS))
-    print(summary.table(options.results / "table1.json"))
+    print(console.table(options.results / "table1.json"))
 
 
 def run_thousand(options: Options) -> None:
@@ -105,12 +106,12 @@ def run_thousand(options: Options) -> None:
 def run_ratios(options: Options) -> None:
     """Parameters that factors keep."""
     ratios.run(options.data, options.work, options.results, options.draws(0.01, [0.01], mnist.SEEDS))
-    print(summary.table(options.results / "ratios.json"))
+    print(console.table(options.results / "ratios.json"))
 
 
 def run_report(options: Options) -> None:
     """One page of all results."""
-    print(f"wrote {report.write(options.results).name}")
+    print(f"wrote {whole_page.write(options.results).name}")
 
 
 def _run(
@@ -129,7 +130,7 @@ def _run(
         experiment = experiment.validating(options.folds, options.repeats or options.folds, named)
     jobs = [(method, fraction, seed) for fraction, seed in draws for method in methods]
     experiment.go(jobs, drawn_from(load, options.data))
-    print(summary.table(experiment.results))
+    print(console.table(experiment.results))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import opt_einsum
 
-from benchmarks.meters import Program
+from benchmarks.measuring.meters import Program
 from tnshare.errors import TnshareError
 from tnshare.network import Network
 

@@ -18,8 +18,8 @@ import tnshare_jax as tnj
 from jax import Array
 
 from benchmarks.case import Case
-from benchmarks.meters import JaxMeter, Meter, Program
-from benchmarks.programs import groups
+from benchmarks.measuring.meters import JaxMeter, Meter, Program
+from benchmarks.planner.contestants import groups
 from tnshare.execution import Calls
 
 from .common import ADAPTER_RANK, NUMBER, Programs, largest, left_to_right, not_here, number_of, optimal

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.case import Case
-from benchmarks.meters import CpuMeter, CudaMeter, Meter, Program
+from benchmarks.measuring.meters import CpuMeter, CudaMeter, Meter, Program
 from tnshare.planning import Candidate, Job, Profile, bucket, candidates, profile_for, room
 
 from . import lora, tensorly_torch

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from benchmarks.meters import Program
+from benchmarks.measuring.meters import Program
 
 from .common import ADAPTER_RANK, NUMBER
 from .torch_calls import looped

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.case import Case
-from benchmarks.meters import Program
+from benchmarks.measuring.meters import Program
 
 from .common import NUMBER, Programs
 from .torch_calls import every_task, own_layout

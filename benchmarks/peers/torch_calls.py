@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.case import Case
-from benchmarks.meters import Program
+from benchmarks.measuring.meters import Program
 
 Task = Tensor | int | None
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from benchmarks.case import Case
-from benchmarks.measure import Row
-from benchmarks.meters import Meter
-from benchmarks.peers.common import Programs
+if TYPE_CHECKING:
+    from benchmarks.case import Case
+    from benchmarks.measuring.meters import Meter
+    from benchmarks.measuring.rounds import Row
+    from benchmarks.peers.common import Programs
 
-Job = tuple[str, Callable[[float], Row]]
+QUICK = ("imports", "compose", "apply", "conv", "mixed", "memory", "scale", "roofline", "predicted")
+FULL = (*QUICK, "decompose")
+JAX = ("compose", "apply", "mixed")
+Job = tuple[str, Callable[[float], "Row"]]
 
 
 class Bench(Protocol):

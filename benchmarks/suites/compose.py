@@ -7,7 +7,7 @@ from functools import partial
 from itertools import product
 
 from benchmarks.case import METHODS, Case, low_ranks
-from benchmarks.measure import Row, measure
+from benchmarks.measuring.rounds import Row, measure
 
 from . import Bench, Job
 

@@ -12,7 +12,7 @@ from itertools import product
 from typing import Any
 
 from benchmarks.case import METHODS, Case, low_ranks
-from benchmarks.measure import Row
+from benchmarks.measuring.rounds import Row
 from tnshare.planning import PROFILES, WAYS, Form, Profile, bucket, candidates, room
 from tnshare.planning import Job as Call
 

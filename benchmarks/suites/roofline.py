@@ -26,10 +26,10 @@ from typing import Any
 import torch
 
 from benchmarks.case import METHODS, Case, low_ranks
-from benchmarks.measure import Measured, Row, as_row, quartiles, rounds_of
-from benchmarks.meters import Program
+from benchmarks.measuring.meters import Program
+from benchmarks.measuring.rounds import Measured, Row, as_row, quartiles, rounds_of
 from benchmarks.peers.common import NUMBER, Programs
-from tnshare.planning import WAYS, varies
+from tnshare.planning import WAYS, depends_on_batch
 
 from . import Job
 
@@ -106,7 +106,7 @@ def flops_of(bench: Any, case: Case) -> int:
     """Of the forward pass of what tnshare chooses, without what inference keeps from earlier calls."""
     found = case.layer.candidates(case.way, case.batch, training=case.training, device=bench.profile)
     best = found[0]
-    steps = [step for step in best.plan.steps if not best.kept or varies(step.result)]
+    steps = [step for step in best.plan.steps if not best.kept or depends_on_batch(step.result)]
     return sum(step.flops(best.plan.network.sizes) for step in steps)
 
 

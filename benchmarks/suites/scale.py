@@ -12,7 +12,7 @@ from itertools import product
 from typing import Any
 
 from benchmarks.case import METHODS, Case
-from benchmarks.measure import Row, measure
+from benchmarks.measuring.rounds import Row, measure
 from benchmarks.peers.common import Programs
 from tnshare.planning import Candidate, Profile, Take, bucket, candidates, with_input
 from tnshare.planning import Job as Call

@@ -47,7 +47,7 @@ def test_every_strategy_gives_what_the_loop_gives(case, strategy, training, keep
     bound = looped(case, magnitudes(params), np.abs(x), absolute=True)
     for _ in range(2):
         y = call(calls, case.way, *parts(case.layer, params), x, case.task(), training, keeper)
-        close(numpy_ops, y, looped(case, params, x), bound)
+        close(numpy_ops, y, looped(case, params, x), bound, case.terms)
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from tnshare_torch.shared.paths._path_choice import NUMBERS, TASKS, at_once_pays
 
 import tnshare as tn
 from tnshare.execution import composing, halves
-from tnshare.network import for_tasks
 from tnshare.ops import numpy_ops
 from tnshare.planning import PROFILES
 
@@ -29,7 +28,7 @@ def made(spec, sizes, tasks):
     except tn.TnshareError:  # ranks that are larger than useful
         assume(False)
     rng = np.random.default_rng(0)
-    every = for_tasks(network, tasks)
+    every = network.for_tasks(tasks)
     return network, every, {node.name: rng.standard_normal(node.shape) for node in every.nodes}
 
 

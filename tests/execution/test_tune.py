@@ -296,7 +296,7 @@ def test_the_key_tells_everything_apart_that_matters(other):
 
 def test_versions_do_not_believe_each_other(monkeypatch):
     key = tuning_key(*KEY)
-    monkeypatch.setattr(tune.importlib.metadata, "version", lambda name: "99")
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "99")
     assert tuning_key(*KEY) != key
 
 

@@ -9,6 +9,9 @@ from torch import nn
 import tnshare as tn
 
 T = 3
+# Of the sums behind an output: kernel, norm, two layers, and the bonds of each; behind a gradient, those of
+# the rows, places and tasks too; and the roundings where numbers are short.
+TERMS, SUMMED, SHORT = 64, 64 + 5 * 20 * T, 6
 
 
 class Net(nn.Module):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks import looks, records
 from benchmarks.case import Case
+from benchmarks.measuring import records
+from benchmarks.showing import looks
 
 
 def entry(total, forward=None, peak=1000, parameters=100, rounds=5):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
+import pkgutil
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 
@@ -11,6 +14,7 @@ import tnshare as tn
 
 FOREIGN = ("torch", "jax", "flax", "equinox", "tensorflow", "keras", "tensorly", "hypothesis")
 
+WHERE = "import it in the function that uses it; `python -X importtime -c 'import tnshare'` shows who imports"
 USE = """
 import tempfile, os, numpy as np, tnshare as tn
 stack = np.random.default_rng(0).standard_normal((4, 3, 5))
@@ -26,9 +30,12 @@ tn.backends.names()
 """
 
 
-def loaded_by(code: str) -> set[str]:
-    """The foreign packages that a program loads."""
-    report = f"import sys; print(*(name for name in {FOREIGN} if name in sys.modules))"
+SLOW = ("importlib.metadata", "safetensors", "platformdirs", "concurrent.futures", "email")
+
+
+def loaded_by(code: str, asked: tuple[str, ...] = FOREIGN) -> set[str]:
+    """Which of the modules that are asked for a program loads."""
+    report = f"import sys; print(*(name for name in {asked} if name in sys.modules))"
     run = subprocess.run(
         [sys.executable, "-c", f"{code}\n{report}"], capture_output=True, text=True, check=True
     )
@@ -36,11 +43,11 @@ def loaded_by(code: str) -> set[str]:
 
 
 def test_importing_the_core_loads_no_framework():
-    assert loaded_by("import tnshare") == set()
+    assert loaded_by("import tnshare") == set(), WHERE
 
 
 def test_using_the_core_loads_no_framework():
-    assert loaded_by(USE) == set()
+    assert loaded_by(USE) == set(), WHERE
 
 
 @pytest.mark.parametrize("package", ["torch", "jax", "hypothesis"])
@@ -49,8 +56,25 @@ def test_the_check_above_can_fail(package):
     assert package in loaded_by(f"import tnshare, {package}")
 
 
+def test_importing_the_core_loads_nothing_slow_that_only_some_calls_need():
+    assert loaded_by("import numpy, tnshare", SLOW) == loaded_by("import numpy", SLOW)
+    assert loaded_by("import tnshare; tnshare.backends.names()", SLOW) >= {"importlib.metadata"}
+
+
 def test_every_public_name_exists():
-    assert [name for name in tn.__all__ if not hasattr(tn, name)] == []
+    missing = [name for name in tn.__all__ if not hasattr(tn, name)]
+    assert missing == [], "import them in tnshare/__init__.py, or take them from __all__"
+    assert {*tn.__all__, "Spec", "Profile"} <= {*dir(tn)}
+
+
+def test_a_public_function_hides_no_module_of_its_name():
+    modules = {name for name in tn.__all__ if isinstance(getattr(tn, name), ModuleType)}
+    assert modules == {"backends", "ops"}
+    for name in set(tn.__all__) - modules:
+        assert importlib.util.find_spec(f"tnshare.{name}") is None
+    for package in pkgutil.iter_modules(tn.__path__):
+        module = importlib.import_module(f"tnshare.{package.name}")
+        assert getattr(tn, package.name) is module
 
 
 def test_public_names_are_sorted_and_there_once():

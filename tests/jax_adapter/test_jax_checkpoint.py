@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tolerances import close
 
 import tnshare as tn
 from tnshare.files import layer_params, layer_state, translated
@@ -14,6 +15,7 @@ tnj = pytest.importorskip("tnshare_jax")
 jnp = jax.numpy
 
 T = 3
+TERMS = 64  # two layers, a convolution, and their bonds
 X = np.random.default_rng(0).standard_normal((5, 6)).astype(np.float32)
 SPECS = {
     "laf": tn.LAF(2),
@@ -35,7 +37,7 @@ def test_layers_go_from_torch_to_jax_and_back(spec, bias, tmp_path):
     assert list(params) == list(layer.shapes)
     assert all(isinstance(value, jax.Array) for value in params.values())
     expected = module.fan_out(torch.from_numpy(X)).detach().numpy()
-    np.testing.assert_allclose(tnj.fan_out(layer, params, X), expected, rtol=1e-5, atol=1e-5)
+    close(tnj.fan_out(layer, params, X), expected, TERMS)
     tn.save(tmp_path / "of jax", tnj.state(layer, {name: 2 * value for name, value in params.items()}))
     with torch.no_grad():
         for name, value in layer_params(layer, tn.load(tmp_path / "of jax")).items():
@@ -134,13 +136,13 @@ def test_shared_networks_go_from_torch_to_jax_and_back(options, tmp_path):
     tn.save(tmp_path / "of torch", theirs)
     ours = tnj.restore(trees(1, seed=1, shapes=SQUARE)[0], tn.load(tmp_path / "of torch"))
     expected = theirs.fan_out(torch.from_numpy(X)).detach().numpy()
-    np.testing.assert_allclose(outputs(ours), expected, rtol=1e-5, atol=1e-5)
+    close(outputs(ours), expected, TERMS)
     assert abs(expected).max() > 0.5
     moved = jax.tree.map(lambda leaf: 1.1 * leaf, ours)
     tn.save(tmp_path / "of jax", moved)
     back = tnt.restore(Net(), tn.load(tmp_path / "of jax"))
     found = back.fan_out(torch.from_numpy(X)).detach().numpy()
-    np.testing.assert_allclose(found, outputs(moved), rtol=1e-5, atol=1e-5)
+    close(found, outputs(moved), TERMS)
 
 
 def test_convolutions_of_torch_go_to_equinox_and_back(tmp_path):
@@ -160,11 +162,11 @@ def test_convolutions_of_torch_go_to_equinox_and_back(tmp_path):
         run = jax.jit(lambda shared, task, x=x: shared.compose(task)(x))
         for task, theirs in enumerate(nets):
             expected = theirs["layers"][0](torch.from_numpy(x)).detach()
-            np.testing.assert_allclose(run(ours, task), expected, rtol=1e-4, atol=1e-5)
+            close(run(ours, task), expected, TERMS)
         tn.save(tmp_path / "back", ours)
         back = dict(tnt.restore(nets[0], tn.load(tmp_path / "back")).task_model(1).named_parameters())
         for name, parameter in nets[1].named_parameters():
-            torch.testing.assert_close(back[name], parameter, rtol=1e-4, atol=1e-5)
+            close(back[name], parameter, TERMS)
 
 
 def test_states_of_other_models_are_refused():
@@ -322,7 +324,7 @@ def test_one_tree_that_is_a_list_is_one_tree():
     shared = tnj.share(trees, eps=0)
     assert tnj.restore(trees[0], shared.state()).tasks == 2
     same = tnj.restore(trees, shared.state())
-    np.testing.assert_allclose(same.compose(1)[0], trees[1][0], rtol=1e-6)
+    close(same.compose(1)[0], trees[1][0], TERMS)
     with pytest.raises(tn.TnshareError, match="the state is of trees of another structure"):
         tnj.restore([*trees, trees[0]], shared.state())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tolerances
 
 import tnshare as tn
 
@@ -12,6 +13,7 @@ tnj = pytest.importorskip("tnshare_jax")
 jnp = jax.numpy
 
 T = 4
+TERMS = 24 + 20 + 10 + 10  # all weights of a tree, and bonds
 WEIGHTS = {"conv": (3, 2, 4), "fc": (4, 5), "head": (5, 2)}
 
 
@@ -33,9 +35,9 @@ def trees(count=T, bare=False, seed=0):
     return [tree(number) for number in range(count)]
 
 
-def close(one, other, tolerance=1e-5):
+def close(one, other):
     assert jax.tree.structure(one) == jax.tree.structure(other)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance), one, other)
+    jax.tree.map(lambda a, b: tolerances.close(a, b, TERMS), one, other)
 
 
 @pytest.mark.parametrize("method", ["laf", "tucker", "tt"])
@@ -73,7 +75,7 @@ def test_gradients_of_codes_are_those_of_tasks():
     own = jax.jit(jax.grad(lambda shared: loss(shared.compose(2))))(shared)
     expected = np.concatenate([np.ravel(own.codes[f"{name}.kernel"]["U_task"][2]) for name in WEIGHTS])
     found = jax.jit(jax.grad(lambda code: loss(shared.compose(code=code))))(shared.code(2))
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    tolerances.close(found, expected, TERMS)
     assert np.abs(expected).max() > 0.1
 
 
@@ -83,8 +85,8 @@ def test_what_is_not_shared_is_the_mean_and_what_is_static_the_first():
     tree = shared.compose(code=shared.code(1))
     for name in WEIGHTS:
         mean = np.mean([one[name]["bias"] for one in given], axis=0)
-        np.testing.assert_allclose(tree[name]["bias"], mean, atol=1e-6)
-    np.testing.assert_allclose(tree["fc"]["kernel"], given[1]["fc"]["kernel"], atol=1e-5)
+        tolerances.close(tree[name]["bias"], mean, TERMS)
+    tolerances.close(tree["fc"]["kernel"], given[1]["fc"]["kernel"], TERMS)
     assert tree["steps"] == 7
     several = shared.compose(code=shared.code()[:2])
     assert several["head"]["kernel"].shape == (2, 5, 2)
@@ -145,7 +147,7 @@ def test_fit_code_is_least_squares():
         best = span @ np.linalg.lstsq(span, target, rcond=1e-5)[0]
         error = np.linalg.norm(best - target) / np.linalg.norm(target)
         assert fit.errors[f"{name}.kernel"] == pytest.approx(error, rel=1e-4)
-        close(shared.compose(code=fit.code)[name]["kernel"].ravel(), jnp.asarray(best, jnp.float32), 1e-4)
+        close(shared.compose(code=fit.code)[name]["kernel"].ravel(), jnp.asarray(best, jnp.float32))
     assert fit.code.shape == (4,) == (shared.code_size,)
     theirs = given[T]["head"]["kernel"]
     off = np.linalg.norm(theirs - shared.compose(0)["head"]["kernel"]) / np.linalg.norm(theirs)
@@ -214,8 +216,8 @@ def test_codes_and_fits_are_those_of_torch(method):
     assert words == pytest.approx(same.errors, abs=1e-5)
     x = np.random.default_rng(0).standard_normal((6, 4)).astype(np.float32)
     expected = theirs(torch.from_numpy(x), code=same.code).detach()
-    np.testing.assert_allclose(run(ours.compose(code=fit.code), x), expected, atol=1e-5)
+    tolerances.close(run(ours.compose(code=fit.code), x), expected, TERMS)
     codes = torch.stack([same.code, theirs.code(1)]).detach()
     expected = theirs.fan_out(torch.from_numpy(x), code=codes).detach()
     found = jax.vmap(run, (0, None))(ours.compose(code=codes.numpy()), x)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    tolerances.close(found, expected, TERMS)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from tolerances import close
 
 import tnshare as tn
 
@@ -15,6 +16,7 @@ tnj = pytest.importorskip("tnshare_jax")
 jnp = jax.numpy
 
 T = 4
+TERMS = 2 * 9 + 10 + 6  # the largest kernel, bonds, factors
 LINEAR = tn.Linear(6, 3, tasks=T, spec=tn.Tucker((3, 2, 2)))
 CONV = tn.Conv(2, 3, (3, 3), tasks=T, spec=tn.Tucker((2, 2, 2, 2, 2)))
 TABLE = tn.Embedding(9, 5, tasks=T, spec=tn.Tucker((4, 3, 2)))
@@ -57,7 +59,7 @@ def test_layers_are_exported_for_any_number_of_rows(layer, rest, dtype):
         x, xs = draw((count, *rest), dtype), draw((T, count, *rest), dtype)
         given = params, x, IDS[:count].astype(np.int32), xs
         for found, expected in zip(run(*given), jax.jit(all_ways)(*given), strict=True):
-            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+            close(found, expected, TERMS)
 
 
 @LAYERS
@@ -99,10 +101,8 @@ def test_a_stack_of_products_stays_one_where_the_stack_is_the_longer():
     assert batches(4, 3, 5) == (0,)
     assert batches(5, 3, 4) == ()
     a, b = draw((4, 8), np.float32), draw((3, 8, 5), np.float32)
-    np.testing.assert_allclose(tnj.ops.matmul(a, b), a @ b, atol=1e-5)
-    np.testing.assert_allclose(
-        tnj.ops.matmul(jnp.asarray(b), jnp.ones((5, 2))), b @ np.ones((5, 2)), atol=1e-5
-    )
+    close(tnj.ops.matmul(a, b), a @ b, TERMS)
+    close(tnj.ops.matmul(jnp.asarray(b), jnp.ones((5, 2))), b @ np.ones((5, 2)), TERMS)
 
 
 def test_layers_are_scanned_over_with_parameters_of_mapped_seeds():
@@ -115,7 +115,7 @@ def test_layers_are_scanned_over_with_parameters_of_mapped_seeds():
     expected = X
     for seed in range(3):
         expected = np.tanh(tn.apply(square, square.init(seed), expected, IDS))
-    np.testing.assert_allclose(jax.jit(through)(stack), expected, atol=1e-5)
+    close(jax.jit(through)(stack), expected, TERMS)
     gradients = jax.jit(jax.grad(lambda stack: through(stack).sum()))(stack)
     assert all(np.abs(g).max() > 0 for g in gradients.values())
 
@@ -131,7 +131,7 @@ def test_rows_are_sharded_and_parameters_donated():
     )
     params = tnj.init(LINEAR)
     expected = tnj.apply(LINEAR, params, X, IDS)
-    np.testing.assert_allclose(jax.jit(run)(params, X, IDS), expected, atol=1e-5)
+    close(jax.jit(run)(params, X, IDS), expected, TERMS)
 
     @jax.jit
     def gradient(params):
@@ -173,7 +173,7 @@ def test_trees_of_named_tuples_dataclasses_and_none():
     for one in (shared, restored):
         found = one.compose(2)
         assert jax.tree.structure(found) == jax.tree.structure(trees[2])
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), found, trees[2])
+        jax.tree.map(lambda a, b: close(a, b, TERMS), found, trees[2])
     several = jax.jit(lambda shared: shared.compose())(shared)
     assert several["blocks"][0].kernel.shape == (T, 4, 3)
 
@@ -185,6 +185,6 @@ def test_arrays_of_another_byte_order_are_shared():
     ]
     shared = tnj.share(trees, eps=0)
     found = shared.compose(1)
-    np.testing.assert_allclose(found["w"], trees[1]["w"], rtol=1e-6)
+    close(found["w"], trees[1]["w"], TERMS)
     np.testing.assert_array_equal(found["n"], [1])
     assert found["b"][0] == 1

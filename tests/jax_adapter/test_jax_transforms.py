@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tolerances import close
 
 import tnshare as tn
 
@@ -12,14 +13,15 @@ tnj = pytest.importorskip("tnshare_jax")
 jnp = jax.numpy
 
 T = 5
+TERMS = 4 + 2 + 3 + 2 + 4  # x, bonds, factors
 LAYER = tn.Linear(4, 3, tasks=T, spec=tn.Tucker((2, 3, 2)))
 PARAMS = tnj.init(LAYER, seed=1)
 X = np.random.default_rng(0).standard_normal((7, 4)).astype(np.float32)
 IDS = jnp.array([4, 0, 4, 2, 1, 3, 0])
 
 
-def near(a, b, error=1e-5):
-    np.testing.assert_allclose(a, b, rtol=error, atol=error)
+def near(a, b, dtype=None):
+    close(a, b, TERMS, dtype=dtype)
 
 
 def test_only_the_values_of_ids_change_and_nothing_is_compiled_again():
@@ -124,7 +126,7 @@ def test_precision_and_element_type_reach_every_product(way):
     wide = jax.jit(call(preferred_element_type=jnp.float32))(params, x)
     exact = jax.jit(call())(*jax.tree.map(lambda a: a.astype(jnp.float32), (params, x)))
     assert wide.dtype == jnp.float32
-    near(wide, exact, 1e-4)  # the numbers of bfloat16, but no rounding on the way
+    near(wide, exact, "float32")  # the numbers of bfloat16, but no rounding on the way
 
 
 def test_precision_and_element_type_reach_the_operations_of_plans_that_are_not_chosen_here():

@@ -9,6 +9,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from hypothesis import Phase, settings
 
 import tnshare as tn
 from tnshare.testing import LAWS, check_backend, check_law
@@ -39,6 +40,16 @@ def toy_installed(monkeypatch):
         sys.modules.pop(module, None)
 
 
+@pytest.fixture
+def as_found():
+    """Cases that fail are not made smaller: most of the time of a test that wants them to fail."""
+    phases = set(settings.get_profile("tnshare").phases) - {Phase.shrink, Phase.explain}
+    settings.register_profile("as found", settings.get_profile("tnshare"), phases=phases)
+    settings.load_profile("as found")
+    yield
+    settings.load_profile("tnshare")
+
+
 @pytest.mark.parametrize("law", LAWS, ids=NAMES.get)
 @pytest.mark.parametrize("name", CASES)
 def test_law(name, law):
@@ -60,6 +71,7 @@ def test_a_third_partys_backend_is_found_by_its_entry_point():
     check_backend(ops_of("toy"), max_examples=20)
 
 
+@pytest.mark.usefixtures("as_found")
 def test_a_broken_twin_fails_the_laws():
     with pytest.raises(AssertionError):
         check_backend(ops_of("broken"), max_examples=20)
@@ -87,6 +99,7 @@ class WrongWhenCompiled(type(tn.ops.numpy_ops)):
         return found
 
 
+@pytest.mark.usefixtures("as_found")
 @pytest.mark.parametrize("law", [law for law in LAWS if "operation" not in NAMES[law]], ids=NAMES.get)
 def test_laws_hold_for_what_a_backend_compiles_too(law):
     class Right(WrongWhenCompiled):
@@ -107,6 +120,7 @@ def mistakes():
     return MISTAKES
 
 
+@pytest.mark.usefixtures("as_found")
 @pytest.mark.parametrize("mistake", mistakes(), ids=lambda m: m.__name__)
 def test_every_single_mistake_is_found(mistake):
     with pytest.raises(AssertionError):

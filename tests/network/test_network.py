@@ -75,6 +75,15 @@ def test_the_equation_goes_on_past_the_52_letters_of_the_alphabet() -> None:
     np.testing.assert_allclose(opt_einsum.contract(net.equation, *arrays), expected, rtol=1e-9)
 
 
+def test_task_columns_are_the_columns_of_ids_that_choose_the_rows_of_a_node() -> None:
+    crossed = Network(PAIRS.nodes, PAIRS.output, ("user", "site"))
+    both = tn.LAF(2).network(i=3, site=2, user=3, tasks=("site", "user"))
+    assert [PAIRS.task_columns(node) for node in PAIRS.nodes] == [(), (), (0,), (1,)]
+    assert [crossed.task_columns(node) for node in crossed.nodes] == [(), (), (1,), (0,)]
+    assert [both.task_columns(node) for node in both.nodes] == [(), (0, 1)]
+    assert [PAIRS.is_coded(node) for node in PAIRS.nodes] == [False, False, True, True]
+
+
 def test_shapes_sizes_and_parameters_are_those_of_the_nodes() -> None:
     given_input = LAF.feed("x", ("b", "i"), ("b", "o", "task"), b=7)
     assert given_input.shapes == {"L": (2, 3, 4), "S": (5, 2), "x": (7, 3)}

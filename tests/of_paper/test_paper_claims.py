@@ -6,19 +6,19 @@ import json
 
 import numpy as np
 import pytest
-from test_paper_report import rows_of, sharing_of
+from test_paper_page import rows_of, sharing_of
 
-from benchmarks import readme
-from benchmarks.paper import cited
-from benchmarks.paper.claims import (
+from benchmarks.paper.pages import cited
+from benchmarks.paper.pages.claims import (
     mnist_claims,
     new_task_claims,
     omniglot_claims,
     order_claims,
     thousand_claims,
 )
-from benchmarks.paper.published import THOUSAND
-from benchmarks.paper.stats import estimate, mean_of, paired
+from benchmarks.paper.pages.published import THOUSAND
+from benchmarks.paper.pages.stats import estimate, mean_of, paired
+from benchmarks.showing import citing
 
 
 def test_intervals_are_students():
@@ -137,5 +137,5 @@ def test_documents_cite_what_the_results_say(tmp_path):
     assert found["DMTRL-TT below STL 1 %, half"] == pytest.approx(12.706 * 0.25, rel=1e-3)
     assert "DMTRL-TT 1 %, binary" not in found
     text = "4.25<!-- paper/mnist.json: DMTRL-TT 1 % --> and 6.6<!-- paper/mnist.json: STL 1 % -->"
-    assert readme.disagreements(text, tmp_path) == ["STL 1 %: 6.6 is written, 6.6667 was found"]
-    assert readme.updated(text, tmp_path) == text.replace("6.6", "6.7")
+    assert citing.disagreements(text, tmp_path) == ["STL 1 %: 6.6 is written, 6.6667 was found"]
+    assert citing.updated(text, tmp_path) == text.replace("6.6", "6.7")

@@ -7,8 +7,9 @@ import json
 import pytest
 from test_paper_commands import rows_of
 
-from benchmarks.paper import commands, summary
+from benchmarks.paper import commands
 from benchmarks.paper.__main__ import main
+from benchmarks.paper.pages import console
 
 
 @pytest.mark.parametrize(
@@ -45,13 +46,13 @@ def test_the_quick_version_of_the_faces_has_a_hundredth_of_them(tmp_path, monkey
 def test_a_table_of_results_has_no_interval_of_two_seeds(tmp_path):
     rows = rows_of({"STL": [4.0, 5.0, 6.0], "TT": [4.0, 5.0]}) + rows_of({"TT": [1.0]}, 0.1)
     (tmp_path / "it.json").write_text(json.dumps({"runs": rows}))
-    lines = summary.table(tmp_path / "it.json").splitlines()
+    lines = console.table(tmp_path / "it.json").splitlines()
     assert [line.split() for line in lines[1:3]] == [
         ["STL", "5.00", "±", "2.48", "(3)"],
         ["TT", "4.50", "(2)", "1.00", "(1)"],
     ]
     assert lines[0].index("10 %") == lines[2].index("1.00")
-    assert summary.table(tmp_path / "none.json") == "nothing was run"
+    assert console.table(tmp_path / "none.json") == "nothing was run"
 
 
 def test_a_command_says_what_there_is_when_it_is_done(tmp_path, monkeypatch, capsys):
@@ -61,7 +62,7 @@ def test_a_command_says_what_there_is_when_it_is_done(tmp_path, monkeypatch, cap
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["error", "in", "per", "cent", "1", "%"]
     assert lines[1].split() == ["GO-MTL,", "PCA", "4.00", "(1)"]
-    page = f"{tmp_path / 'report.html'}, by python -m benchmarks.paper report, has tables and figures"
+    page = f"{tmp_path / 'report.html'}, by python -m benchmarks paper report, has tables and figures"
     assert lines[2] == page
 
 

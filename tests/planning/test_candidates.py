@@ -57,7 +57,7 @@ def checker(case, params):
     x = case.x()
     bound = looped(case, magnitudes(params), np.abs(x), absolute=True)
     expected = looped(case, params, x)
-    return lambda result: close(numpy_ops, result, expected, bound)
+    return lambda result: close(numpy_ops, result, expected, bound, case.terms)
 
 
 def keeper(most=KEPT):

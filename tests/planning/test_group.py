@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tolerances import close
 
 import tnshare as tn
 from tnshare.execution import Calls
 from tnshare.execution._runners import runner
 from tnshare.ops import numpy_ops
 from tnshare.ops._operations import NumpyOps
-from tnshare.planning import KEPT, PROFILES, Job, candidates, choose, group
+from tnshare.planning import KEPT, PROFILES, Job, RowGroups, candidates, choose, group
 from tnshare.planning._generated_code import CALLS
 from tnshare.testing.cases import LinearCase
 from tnshare.testing.oracles import looped
@@ -147,6 +148,25 @@ def test_tasks_at_both_ends(ids):
         np.testing.assert_allclose(y, looped(case, params, x), atol=1e-12)
 
 
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3))), st.booleans())
+def test_sorted_rows_are_those_of_each_group_in_turn(ids, everyone):
+    columns = [np.array(column, int) for column in (zip(*ids, strict=True) if ids else ([], []))]
+    groups = RowGroups.of(columns, (3, 4), everyone)
+    every = [tuple(map(int, pair)) for pair in zip(*groups.present, strict=True)]
+    assert every == [pair for pair in np.ndindex(3, 4) if everyone or pair in ids]
+    assert [ids[n] for n in groups.order] == [
+        pair for pair, n in zip(every, groups.counts, strict=True) for _ in range(n)
+    ]
+    assert (groups.order[groups.places] == np.arange(len(ids))).all()
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int64", "uint8", "uint64"])
+def test_ids_of_every_dtype_are_sorted(dtype):
+    groups = RowGroups.of([np.array([2, 0, 2], dtype)], (3,))
+    assert [groups.present[0].tolist(), groups.counts.tolist()] == [[0, 2], [1, 2]]
+    assert groups.order.tolist() == [1, 0, 2]
+
+
 @pytest.mark.parametrize("wrong", [-1, 5])
 def test_ids_that_are_out_of_range_do_not_reach_the_groups(wrong):
     layer = tn.Linear(3, 2, tasks=5, spec=tn.LAF(2))
@@ -178,4 +198,4 @@ def test_the_source_of_grouped_rows_runs_when_pasted(training):
         params[n.name] if n.name != "U_task" else params[n.name][groups.present] for n in layer.network.nodes
     ]
     y = scope["contract"](*factors, x, (ids,), groups.rows, groups.back)
-    np.testing.assert_allclose(y, tn.apply(layer, params, x, ids), atol=1e-5)
+    close(y, tn.apply(layer, params, x, ids), 64 + 8 + 8 + 3)

@@ -93,7 +93,7 @@ def test_the_peak_of_a_plan_is_what_was_alive(case, device, form, rows, inner):
         copies = any(any(step.copies) for step in products)
         # Entries times entries may lie in another order, if an operand does.
         copies |= any(not step.inner and (step.left_order or step.right_order) for step in products)
-        if not copies and not plan.turned and min(network.sizes.values()) > 1:
+        if not copies and not plan.needs_final_transpose and min(network.sizes.values()) > 1:
             assert found == bound
         assert peak(plan, network.sizes, training=True, bias=False) >= bound
         assert peak(plan, network.sizes, training=False, bias=True) >= bound

@@ -15,16 +15,16 @@ import tnshare as tn
 from tnshare.ops import numpy_ops
 from tnshare.ops._operations import NumpyOps
 from tnshare.planning import (
-    FREE,
+    BATCH_AXES,
     IDS,
     WAYS,
     Plan,
     Step,
     Take,
+    depends_on_batch,
     group,
     kept_program,
     program,
-    varies,
     with_input,
 )
 from tnshare.planning._generated_code import source
@@ -88,7 +88,7 @@ def test_what_is_said_to_be_no_copy_is_none_and_the_rest_is_one(drawn):
     arrays = [np.empty([PRIMES[a] for a in axes]) for axes in drawn[:2]]
     found = matrices(step, drawn[:2], arrays)
     for array, matrix, groups, copied, turned in zip(
-        arrays, found, step.groups, step.copies, step.turned, strict=True
+        arrays, found, step.groups, step.copies, step.lies_transposed, strict=True
     ):
         shares = np.shares_memory(array, matrix)
         strides = [s for s, group in zip(matrix.strides[-2:], groups[-2:], strict=True) if group]
@@ -116,7 +116,7 @@ def test_what_is_said_to_be_no_copy_is_none_and_the_rest_is_one(drawn):
 )
 def test_an_operand_whose_batch_lies_innermost_is_copied(left, copied, turned):
     step = make_step((0, left), (1, ("b", "k", "c")), frozenset("brc"))
-    assert (step.copies, step.turned) == ((copied, False), (turned, False))
+    assert (step.copies, step.lies_transposed) == ((copied, False), (turned, False))
 
 
 def test_an_operand_with_the_batch_alone_is_not_copied():
@@ -130,7 +130,7 @@ def test_an_operand_with_the_batch_alone_is_not_copied():
 def test_a_right_operand_may_be_copied_to_lie_transposed():
     step = make_step((0, ("b", "i")), (1, ("i", "o")), frozenset("bo"), "turned")
     assert (step.variant, step.result) == ("turned", ("b", "o"))
-    assert (step.copies, step.turned) == ((False, True), (False, True))
+    assert (step.copies, step.lies_transposed) == ((False, True), (False, True))
     stack = make_step((0, ("b", "i")), (1, ("b", "i", "o")), frozenset("bo"), "turned")
     assert stack.variant == ""
     assert make_step((0, ("b",)), (1, ("o",)), frozenset("bo"), "turned").variant == ""
@@ -149,7 +149,7 @@ def test_rows_meet_the_matrices_of_their_tasks():
     step = make_step((0, ("b", "m", "i")), (1, ("t", "o", "i")), frozenset("bmot"), "grouped", ("t",))
     assert (step.variant, step.result, step.batch) == ("grouped", ("b", "m", "o"), ("t",))
     assert step.groups == ((("b",), ("m", "i")), (("t",), ("i",), ("o",)))
-    assert (step.copies, step.turned) == ((False, False), (False, True))
+    assert (step.copies, step.lies_transposed) == ((False, False), (False, True))
     sizes = {"b": 100, "m": 2, "i": 3, "o": 5, "t": 4}
     assert step.flops(sizes) == 2 * padded(100, 4) * 2 * 3 * 5
     assert 100 < padded(100, 4) < 200
@@ -224,7 +224,7 @@ def random_plan(network, rng):
                 live[number] = make_take(a, live.pop(a), network.tasks).result
             continue
         rest = [axes for n, axes in live.items() if n not in (a, b)]
-        needed = frozenset(network.output).union(tasks, FREE if tasks else (), *rest)
+        needed = frozenset(network.output).union(tasks, BATCH_AXES if tasks else (), *rest)
         variant = str(rng.choice((*VARIANTS, "grouped")))
         step = make_step((a, live[a]), (b, live[b]), needed, variant, network.tasks if tasks else ())
         clash = tasks and "b" in step.result and tasks & set(step.result)
@@ -276,7 +276,7 @@ def test_any_moves_give_what_einsum_gives(network, seed):
     assert (again.steps, again.order) == (plan.steps, plan.order)
     assert hash(again) == hash(plan)
     assert again != plan == Plan.of(network, plan.moves, "by chance")
-    assert again.turned == (np.argsort(again.order).tolist() != list(range(len(again.order))))
+    assert again.needs_final_transpose == (np.argsort(again.order).tolist() != list(range(len(again.order))))
 
 
 @given(NETWORKS, st.integers(0, 2**32))
@@ -284,16 +284,16 @@ def test_the_source_with_and_without_what_is_kept_gives_the_same(network, seed):
     plan = random_plan(network, np.random.default_rng(seed))
     given_, named = inputs_of(plan, seed)
     expected = einsum(network, named)
-    fixed = tuple(axis for axis in network.sizes if axis not in (*FREE, "g"))
+    fixed = tuple(axis for axis in network.sizes if axis not in (*BATCH_AXES, "g"))
     for text in (plan.source(), plan.source(fixed)):
         scope = dict(PASTED)
         exec(text, scope)
         np.testing.assert_allclose(scope["contract"](*given_), expected, atol=1e-8)
     np.testing.assert_allclose(program(plan, numpy_ops, fixed)(*given_), expected, atol=1e-8)
-    if any(axis in FREE for axis in network.output):
-        fixed, scope = tuple(axis for axis in network.sizes if axis not in FREE), dict(PASTED)
+    if any(axis in BATCH_AXES for axis in network.output):
+        fixed, scope = tuple(axis for axis in network.sizes if axis not in BATCH_AXES), dict(PASTED)
         exec(source(plan, fixed, kept=True), scope)
-        constant = [not varies(node.axes) for node in network.nodes]
+        constant = [not depends_on_batch(node.axes) for node in network.nodes]
         prepared = scope["prepare"](*(g for g, c in zip(given_, constant, strict=False) if c))
         rest = [g for g, c in zip(given_, constant, strict=False) if not c] + given_[len(constant) :]
         assert isinstance(prepared, tuple)
@@ -315,7 +315,7 @@ def test_a_program_holds_for_every_batch(network, seed, rows, inner):
             given_[n] = tuple(rng.integers(0, size, rows) for size in node.shape[:-1])
             named[IDS] = np.zeros((*node.shape[:-1], rows))
             named[IDS][(*given_[n], np.arange(rows))] = 1
-    fixed = tuple(axis for axis in network.sizes if axis not in FREE)
+    fixed = tuple(axis for axis in network.sizes if axis not in BATCH_AXES)
     if groups_rows(plan):
         assume(rows)
         found = group(given_[-1], network.task_shape, everyone=True)

@@ -9,7 +9,8 @@ tnt = pytest.importorskip("tnshare_torch")
 testing = pytest.importorskip("torch._dynamo.testing")
 
 import living  # noqa: E402
-from living import T  # noqa: E402
+from living import SUMMED, T  # noqa: E402
+from tolerances import close  # noqa: E402
 from torch import nn  # noqa: E402
 
 SIZES = (3, 5, 17, 64, 300)  # none that another axis has: torch takes equal sizes for one
@@ -48,7 +49,7 @@ def graphs(module, way, draw, sizes=SIZES):
             grads = [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in module.parameters()]
             found.append([y.detach(), *grads])
         for a, b in zip(*found, strict=True):
-            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+            close(a, b, SUMMED)
     return counter.frame_count
 
 

@@ -8,6 +8,7 @@ import pickle
 import pytest
 import tnshare_torch as tnt
 import torch
+from tolerances import close
 from torch import nn
 
 import tnshare as tn
@@ -18,6 +19,7 @@ LAYERS = {
     2: (tnt.Conv2d, nn.Conv2d, tn.TT((3, 4, 3, 2)), (7, 6)),
     3: (tnt.Conv3d, nn.Conv3d, tn.LAF(3), (5, 4, 4)),
 }
+TERMS = 4 * 3**3 + 16  # the longest kernel, and the bonds
 CANDIDATE = tn.Linear(2, 3, 2, tn.LAF(2)).candidates("one", 4)[0]
 GEOMETRIES = [
     {},
@@ -60,15 +62,12 @@ def test_a_convolution_is_torchs_with_the_weights_of_its_task(dims, geometry):
     nets = [plain(layer, theirs, t) for t in range(3)]
     x, ids = torch.randn(5, 4, *sizes), torch.tensor([2, 0, 0, 1, 2])
     xs = torch.randn(3, 2, 4, *sizes)
-    close = {"rtol": 1e-4, "atol": 1e-5}
-    torch.testing.assert_close(layer(x, 1), nets[1](x), **close)
-    torch.testing.assert_close(layer(x[0], 1), nets[1](x[0]), **close)
+    close(layer(x, 1), nets[1](x), TERMS)
+    close(layer(x[0], 1), nets[1](x[0]), TERMS)
     expected = torch.stack([nets[t](row) for t, row in zip(ids.tolist(), x, strict=True)])
-    torch.testing.assert_close(layer(x, ids), expected, **close)
-    torch.testing.assert_close(
-        layer(xs), torch.stack([net(part) for net, part in zip(nets, xs, strict=True)]), **close
-    )
-    torch.testing.assert_close(layer.fan_out(x), torch.stack([net(x) for net in nets]), **close)
+    close(layer(x, ids), expected, TERMS)
+    close(layer(xs), torch.stack([net(part) for net, part in zip(nets, xs, strict=True)]), TERMS)
+    close(layer.fan_out(x), torch.stack([net(x) for net in nets]), TERMS)
 
 
 @pytest.mark.parametrize("strategy", ["auto", "factored", "materialised", "autotune"])
@@ -111,7 +110,7 @@ def test_what_inference_keeps_follows_the_factors():
             before = call()
             torch.testing.assert_close(call(), before, rtol=0, atol=0)
             layer.U_m.mul_(2)
-            torch.testing.assert_close(call(), 2 * before, rtol=1e-5, atol=1e-6)
+            close(call(), 2 * before, TERMS)
     assert len(layer._kept)
     layer.drop_cache()
     assert not len(layer._kept)
@@ -172,8 +171,8 @@ def test_copies_and_pickles():
         (tnt.Embedding(5, 3, tasks=2, spec=tn.LAF(2)), torch.tensor([1, 2])),
     ):
         y = layer(x, 1)
-        torch.testing.assert_close(copy.deepcopy(layer)(x, 1), y)
-        torch.testing.assert_close(pickle.loads(pickle.dumps(layer))(x, 1), y)
+        close(copy.deepcopy(layer)(x, 1), y, TERMS)
+        close(pickle.loads(pickle.dumps(layer))(x, 1), y, TERMS)
 
 
 def test_a_random_start_is_torchs():
@@ -237,7 +236,7 @@ def test_compiled_in_the_four_ways_with_batches_of_any_size():
         x, ids = torch.randn(rows, 2, 8, 7), torch.randint(4, (rows,))
         given = x, ids, torch.randn(4, rows, 2, 8, 7), torch.randint(9, (rows, 3))
         for a, b in zip(compiled(*given), every(*given), strict=True):
-            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+            close(a, b, TERMS)
     assert len(compilations) <= 2  # torch's own convolutions tell batches of fewer than 16 rows apart
 
 
@@ -249,18 +248,15 @@ def test_transforms_and_types_of_torch(spec):
     layer = tnt.Conv2d(3, 4, 3, tasks=5, spec=spec, padding=1)
     x, ids = torch.randn(6, 3, 7, 5), torch.tensor([4, 0, 0, 2, 1, 4])
     y = layer(x, ids)
-    close = {"rtol": 1e-4, "atol": 1e-5}
     by_row = torch.func.vmap(lambda row, i: layer(row[None], i[None])[0])(x, ids)
-    torch.testing.assert_close(by_row, y, **close)
-    torch.testing.assert_close(layer(x.contiguous(memory_format=torch.channels_last), ids), y, **close)
-    torch.testing.assert_close(
-        torch.utils.checkpoint.checkpoint(layer, x, ids, use_reentrant=False), y, **close
-    )
-    torch.testing.assert_close(torch.export.export(layer, (x, ids)).module()(x, ids), y, **close)
+    close(by_row, y, TERMS)
+    close(layer(x.contiguous(memory_format=torch.channels_last), ids), y, TERMS)
+    close(torch.utils.checkpoint.checkpoint(layer, x, ids, use_reentrant=False), y, TERMS)
+    close(torch.export.export(layer, (x, ids)).module()(x, ids), y, TERMS)
     for kind in (torch.uint8, torch.int16):
-        torch.testing.assert_close(layer(x, ids.to(kind)), y, **close)
+        close(layer(x, ids.to(kind)), y, TERMS)
     twice = copy.deepcopy(layer).double()
-    torch.testing.assert_close(twice(x.double(), ids).float(), y, **close)
+    close(twice(x.double(), ids).float(), y, TERMS)
     with torch.autocast("cpu", torch.bfloat16):
         expected = nn.Conv2d(3, 4, 3)(x).dtype
         calls = layer(x, ids), layer(x, 2), layer.fan_out(x), layer(torch.randn(5, 2, 3, 7, 5))
@@ -268,7 +264,7 @@ def test_transforms_and_types_of_torch(spec):
     z = torch.randn(2, 3, 4, 4, dtype=torch.complex64)
     complexes = tnt.Conv2d(3, 4, 3, tasks=5, spec=spec, dtype=torch.complex64)
     expected = nn.functional.conv2d(z, complexes.weight(1), complexes.bias[1])
-    torch.testing.assert_close(complexes(z, 1), expected, **close)
+    close(complexes(z, 1), expected, TERMS)
     with torch.device("meta"):
         assert tnt.Conv2d(3, 4, 3, tasks=5, spec=spec)(torch.empty(2, 3, 7, 7), 1).shape == (2, 4, 5, 5)
 
@@ -304,4 +300,4 @@ def test_the_parts_of_a_convolution_run_when_pasted():
         y = y.unflatten(1, (5, -1)).transpose(0, 1).flatten(0, 1)
     if "after" in names:
         y = scope["after"](*(factors[n] for n in names["after"][:-1]), y.flatten(2))
-    torch.testing.assert_close(y.reshape(5, 8, 4, 5, 5), layer.fan_out(x), rtol=1e-4, atol=1e-5)
+    close(y.reshape(5, 8, 4, 5, 5), layer.fan_out(x), TERMS)

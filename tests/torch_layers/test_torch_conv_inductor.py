@@ -9,6 +9,8 @@ tnt = pytest.importorskip("tnshare_torch")
 testing = pytest.importorskip("torch._dynamo.testing")
 inductor = pytest.importorskip("torch._inductor.graph")
 
+from tolerances import close  # noqa: E402
+
 import tnshare as tn  # noqa: E402
 
 # Inductor itself uses what torch has deprecated, and warns of it.
@@ -69,5 +71,5 @@ def test_one_graph_trains_with_batches_of_all_sizes():
             y.square().sum().backward()
             found.append([y.detach(), given.grad, *(p.grad.clone() for p in layer.parameters())])
         for a, b in zip(*found, strict=True):
-            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+            close(a, b, 9 * 5 + 24)  # a gradient: rows and places; kernel, squares and bonds
     assert counter.frame_count == 1

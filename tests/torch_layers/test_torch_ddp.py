@@ -12,6 +12,8 @@ pytest.importorskip("tnshare_torch")
 
 import living  # noqa: E402
 import torch.distributed as dist  # noqa: E402
+from living import SUMMED  # noqa: E402
+from tolerances import close  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="no gloo")
@@ -72,4 +74,4 @@ def test_gradients_are_those_of_one_process(tmp_path, monkeypatch):
     for name, (module, x) in modules().items():
         loss(module, x, IDS).backward()
         for grad, parameter in zip(found[name], module.parameters(), strict=True):
-            torch.testing.assert_close(torch.tensor(grad), parameter.grad, rtol=1e-4, atol=1e-6)
+            close(torch.tensor(grad), parameter.grad, SUMMED)

@@ -6,7 +6,6 @@ import copy
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
 import pytest
 
 import tnshare as tn
@@ -15,7 +14,8 @@ torch = pytest.importorskip("torch")
 tnt = pytest.importorskip("tnshare_torch")
 
 import living  # noqa: E402
-from living import T, conv, embedding, linear, twin  # noqa: E402
+from living import SHORT, SUMMED, TERMS, T, conv, embedding, linear, twin  # noqa: E402
+from tolerances import close, is_close  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.func import functional_call, grad, jacrev, stack_module_state, vmap  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
@@ -48,10 +48,6 @@ every_kind = pytest.mark.parametrize("kind", MADE)
 def made(kind):
     make, draw = MADE[kind]
     return make(), draw()
-
-
-def close(found, wanted, tolerance=1e-5):
-    torch.testing.assert_close(found, wanted, rtol=tolerance, atol=tolerance)
 
 
 def gradients(module, y):
@@ -94,7 +90,7 @@ def test_every_plan_of_a_linear_layer_gives_what_autocast_makes_of_linear(spec, 
             for _ in range(2):
                 y = called(layer, way, x, ids)
         assert y.dtype == dtype
-        close(y.float(), expected, 0.05)
+        close(y.float(), expected, SHORT, dtype=dtype)
         if not inference:
             y.float().sum().backward()
             assert {p.grad.dtype for p in layer.parameters()} == {torch.float32}
@@ -114,7 +110,7 @@ def test_autocast_gives_torch_s_dtype_in_all_ways(kind):
         expected, found = plain(x), four_ways(module, x)
     assert {y.dtype for y in found} == {expected.dtype}
     for y, wanted in zip(found, precise, strict=True):
-        close(y.float(), wanted, 0.1)
+        close(y.float(), wanted, SHORT, dtype=expected.dtype)
     outside = four_ways(module, x)
     assert all(torch.equal(a, b) for a, b in zip(outside, precise, strict=True)), "nothing short is kept"
 
@@ -131,7 +127,7 @@ def test_double_precision(kind):
     doubles = four_ways(module, x)
     assert {y.dtype for y in doubles} == {torch.float64}
     for one, two in zip(singles, doubles, strict=True):
-        close(one.double(), two, 1e-4)
+        close(one.double(), two, TERMS, dtype=one.dtype)
     assert torch.autograd.gradcheck(lambda *_: module(x, IDS), tuple(module.parameters()), fast_mode=True)
 
 
@@ -143,7 +139,7 @@ def test_complex_numbers():
     for y, expected in zip(
         four_ways(layer, x), (wanted[1], wanted[IDS, range(5)], wanted, wanted), strict=True
     ):
-        close(y.detach(), expected)
+        close(y.detach(), expected, TERMS)
     assert layer(x, 1).abs().sum().backward() is None
     assert layer.core.grad.is_complex()
 
@@ -156,7 +152,7 @@ def test_complex_networks_are_shared(method):
     wanted = torch.stack([model(x) for model in models])
     ways = (wanted[1], wanted[IDS, range(5)], wanted, wanted)
     for y, expected in zip(four_ways(shared, x), ways, strict=True):
-        close(y, expected, 1e-4)
+        close(y, expected, TERMS)
     shared(x, 1).abs().sum().backward()
     assert all(p.grad.is_complex() for p in shared.shared_parameters())
 
@@ -236,13 +232,13 @@ def test_functional_calls_and_their_gradients(kind):
     changed = copy.deepcopy(module)
     changed.load_state_dict({**other, **buffers})
     for task in (1, IDS):
-        close(loss(other, task), changed(x, task).square().sum())
+        close(loss(other, task), changed(x, task).square().sum(), SUMMED)
         found = grad(loss)(other, task)
         changed.zero_grad()
         changed(x, task).square().sum().backward()
         for name, parameter in changed.named_parameters():
             expected = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-            close(found[name], expected, 1e-3)
+            close(found[name], expected, SUMMED)
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
 
 
@@ -260,7 +256,7 @@ def test_an_ensemble_under_vmap(kind):
         return functional_call(base, (parameters, buffers), (x, 1))
 
     found = vmap(run, in_dims=(0, 0, None))(parameters, buffers, x)
-    close(found, torch.stack([member(x, 1) for member in members]), 1e-4)
+    close(found, torch.stack([member(x, 1) for member in members]), TERMS)
 
 
 @pytest.mark.parametrize("kind", ["linear", "conv", "shared"])
@@ -268,10 +264,10 @@ def test_jacobians_and_maps_over_rows(kind):
     module, x = made(kind)
     one = jacrev(lambda x: module(x, 1))(x)
     wanted = torch.autograd.functional.jacobian(lambda x: module(x, 1), x)
-    close(one, wanted, 1e-4)
-    close(vmap(lambda row: module(row[None], 1)[0])(x), module(x, 1), 1e-4)
+    close(one, wanted, TERMS)
+    close(vmap(lambda row: module(row[None], 1)[0])(x), module(x, 1), TERMS)
     many = jacrev(lambda x: module(x, IDS))(x)
-    close(many, torch.autograd.functional.jacobian(lambda x: module(x, IDS), x), 1e-4)
+    close(many, torch.autograd.functional.jacobian(lambda x: module(x, IDS), x), TERMS)
 
 
 # Gradient checkpointing.
@@ -288,12 +284,12 @@ def test_gradient_checkpointing_around_a_module(kind, reentrant):
         wanted = gradients(module, module(x, task))
         found = gradients(module, checkpoint(module, x, task, use_reentrant=reentrant))
         for a, b in zip(found, wanted, strict=True):
-            close(a, b)
+            close(a, b, SUMMED)
     wanted = gradients(module, module.fan_out(x))
     for a, b in zip(
         gradients(module, checkpoint(module.fan_out, x, use_reentrant=reentrant)), wanted, strict=True
     ):
-        close(a, b)
+        close(a, b, SUMMED)
 
 
 # Threads.
@@ -309,9 +305,7 @@ def test_threads_in_inference_do_not_mix_tasks_up(kind):
 
     def run(n):
         with torch.no_grad():
-            return torch.equal(module(x, n % T), alone[n % T]) and torch.allclose(
-                module(x, IDS), mixed, atol=1e-6
-            )
+            return torch.equal(module(x, n % T), alone[n % T]) and is_close(module(x, IDS), mixed, TERMS)
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(run, range(60)))
@@ -335,7 +329,7 @@ def test_a_task_can_be_exported(kind):
     rows = torch.export.Dim("rows", min=2, max=4096)
     program = torch.export.export(OfTask(module.eval(), 1), (x,), dynamic_shapes=({0: rows},)).module()
     for some in (x, x[:2], torch.cat([x, x])):
-        close(program(some), module(some, 1))
+        close(program(some), module(some, 1), TERMS)
 
 
 @pytest.mark.filterwarnings("ignore")  # of torch's exporter itself
@@ -350,4 +344,4 @@ def test_the_model_of_a_task_goes_to_onnx(kind):
     session = runtime.InferenceSession(program.model_proto.SerializeToString())
     for some in (x, torch.cat([x, x])):
         (found,) = session.run(None, {session.get_inputs()[0].name: some.numpy()})
-        np.testing.assert_allclose(found, module(some, 1).detach().numpy(), atol=1e-5)
+        close(found, module(some, 1), TERMS)

@@ -16,6 +16,7 @@ from inferring import (  # noqa: E402
     IN,
     OUT,
     SPECS,
+    TERMS,
     T,
     add,
     calls,
@@ -25,6 +26,7 @@ from inferring import (  # noqa: E402
     make,
     without_gradients,
 )
+from tolerances import is_close  # noqa: E402
 
 
 def step(optimiser, **options):
@@ -191,4 +193,4 @@ def test_a_new_tensor_at_an_address_just_freed_is_noticed():
         layer.L.data = torch.full_like(layer.L, float(n))  # the version stays; the address often comes again
         with torch.no_grad():
             x = torch.ones(2, IN)
-            assert torch.allclose(layer(x, 1), x @ layer.weight(1).T + layer.bias[1], rtol=1e-4)
+            assert is_close(layer(x, 1), x @ layer.weight(1).T + layer.bias[1], TERMS)

@@ -17,7 +17,9 @@ tnt = pytest.importorskip("tnshare_torch")
 
 from inferring import (  # noqa: E402
     IN,
+    SHORT,
     SPECS,
+    TERMS,
     T,
     add,
     calls,
@@ -27,6 +29,7 @@ from inferring import (  # noqa: E402
     infer,
     make,
 )
+from tolerances import is_close  # noqa: E402
 
 
 @pytest.mark.parametrize("twin", ["deepcopy", "pickle", "torch.save"])
@@ -68,7 +71,7 @@ def test_other_tensors_for_one_call_do_not_stay(method):
     x = torch.ones(3, IN)
     with torch.no_grad():
         for _ in range(2):
-            assert torch.allclose(torch.func.functional_call(layer, others, (x, 1)), twin(x, 1), rtol=1e-4)
+            assert is_close(torch.func.functional_call(layer, others, (x, 1)), twin(x, 1), TERMS)
             assert fresh(layer)
 
 
@@ -80,13 +83,13 @@ def test_transforms_neither_see_nor_leave_anything(method):
         for _ in range(2):
             infer(layer)
             rows = torch.func.vmap(lambda row: layer(row, 1))(x)
-            assert torch.allclose(rows, layer(x, 1), rtol=1e-4, atol=1e-6)
+            assert is_close(rows, layer(x, 1), TERMS)
             both = torch.func.vmap(lambda p: torch.func.functional_call(layer, p, (x, 1)))(stacked)
-            assert torch.allclose(both[0], layer(x, 1), rtol=1e-4, atol=1e-6)
+            assert is_close(both[0], layer(x, 1), TERMS)
             jacobian = torch.func.jacrev(lambda row: layer(row, 1))(x[0])
-            assert torch.allclose(jacobian, layer.weight(1), rtol=1e-4, atol=1e-6)
+            assert is_close(jacobian, layer.weight(1), TERMS)
             gradient = torch.func.grad(lambda row: layer(row, 1).sum())(x[0])
-            assert torch.allclose(gradient, layer.weight(1).sum(0), rtol=1e-4, atol=1e-6)
+            assert is_close(gradient, layer.weight(1).sum(0), TERMS)
             assert fresh(layer)
 
 
@@ -97,8 +100,8 @@ def test_autocast_on_and_off(start):
         with torch.autocast("cpu", torch.bfloat16, enabled=on):
             found = infer(layer)
         assert {y.dtype for y in found} == {torch.bfloat16 if on else torch.float32}
-        near = {"rtol": 0.1, "atol": 0.1} if on else {"rtol": 1e-5, "atol": 1e-6}
-        assert all(torch.allclose(a.float(), b, **near) for a, b in zip(found, exact, strict=True))
+        rounded = {"terms": SHORT, "dtype": torch.bfloat16} if on else {"terms": TERMS}
+        assert all(is_close(a.float(), b, **rounded) for a, b in zip(found, exact, strict=True))
 
 
 def test_nothing_is_kept_in_training_or_with_gradients():

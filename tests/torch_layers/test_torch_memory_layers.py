@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tolerances import close, terms_of
 
 import tnshare as tn
 from tnshare.planning import WAYS, fitting
@@ -18,7 +20,7 @@ from tnshare.testing.cases import specs
 torch = pytest.importorskip("torch")
 tnt = pytest.importorskip("tnshare_torch")
 
-from benchmarks.memory import peak_bytes  # noqa: E402
+from benchmarks.measuring.peak import peak_bytes  # noqa: E402
 
 EXAMPLES = max(15, settings().max_examples // 4)
 
@@ -37,12 +39,12 @@ class Case:
     def layer(self, **options):
         return self.kind(**dict(self.options), dtype=self.dtype, seed=1, plan_for=(8,), **options)
 
-    def call(self, layer):
+    def call(self, layer, of=lambda drawn: drawn):
         """The call and its backward pass; everything that they give."""
         torch.manual_seed(0)
         tasks = layer.description.task_shape
         lead = (*tasks, *self.lead) if self.way == "each" else self.lead
-        x = self.input(layer, lead)
+        x = self.input(layer, lead, of)
         columns = [torch.randint(size, (self.lead[0],)) for size in tasks]
         one = tuple(int(column[0]) for column in columns) if len(tasks) > 1 else int(columns[0][0])
         ids = torch.stack(columns, 1) if len(tasks) > 1 else columns[0]
@@ -55,18 +57,33 @@ class Case:
                 y = layer.fan_out(x) if self.way == "fan_out" else layer(x, chosen)
             if not self.training:
                 return [y]
-            gradient = torch.randn(y.shape, dtype=y.dtype)
+            gradient = of(torch.randn(y.shape, dtype=self.dtype))
             y.backward(gradient)
             return [y.detach(), gradient, *(t.grad for t in (x, *layer.parameters()) if t.requires_grad)]
 
         return run
 
-    def input(self, layer, lead):
+    def input(self, layer, lead, of):
         if isinstance(layer, tnt.Embedding):
             return torch.randint(layer.description.num_embeddings, lead)
         places = (6, 5, 4)[: len(layer.description.kernel)]
         x = torch.randn(*lead, layer.description.in_channels, *places, dtype=self.dtype)
-        return x.requires_grad_(self.training)
+        return of(x).requires_grad_(self.training)
+
+    def sizes(self):
+        """What a call gives if nothing that it adds has a sign: of this size are the sums that round."""
+        layer = self.layer().double()
+        with torch.no_grad():
+            for parameter in layer.parameters():
+                parameter.abs_()
+        return self.call(layer, lambda drawn: drawn.abs().double())()
+
+    @property
+    def terms(self):
+        """Of the sums behind a gradient: rows, tasks, places, and those of the output."""
+        described = self.layer().description
+        rows = math.prod(self.lead) * math.prod(described.task_shape)
+        return terms_of(described.network, *described.network.shape, rows * 6 * 5 * 4)
 
     def smallest(self, **options):
         """The smallest limit, by the error of a layer that has less."""
@@ -144,9 +161,8 @@ def check(case, strategy, share):
         limited = case.layer(strategy=strategy, memory_limit=limit)
         assert peak_bytes(case.call(limited)) <= limit
         limited.zero_grad()
-        tolerance = 1e-3 if case.dtype == torch.float32 else 1e-9
-        for a, b in zip(case.call(limited)(), expected, strict=True):
-            torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+        for a, b, size in zip(case.call(limited)(), expected, case.sizes(), strict=True):
+            close(a, b, case.terms, scale=size)
     with pytest.raises(
         tn.TnshareError, match=f"memory_limit={smallest - 1} is too little .* {smallest} bytes"
     ):

@@ -11,7 +11,8 @@ torch = pytest.importorskip("torch")
 tnt = pytest.importorskip("tnshare_torch")
 
 import living  # noqa: E402
-from living import T  # noqa: E402
+from living import TERMS, T  # noqa: E402
+from tolerances import close  # noqa: E402
 
 IDS = torch.tensor([0, 1, 2, 1, 0])
 MADE = {
@@ -75,9 +76,9 @@ def test_ids_may_be_any_whole_numbers(kind, dtype):
         "narrow": lambda: torch.stack([IDS, IDS], 1)[:, 0],
     }.get(dtype, lambda: IDS.to(getattr(torch, dtype)))()
     wanted = torch.stack([module(x, int(t))[n] for n, t in enumerate(IDS)])
-    torch.testing.assert_close(module(x, given), wanted, rtol=1e-4, atol=1e-5)
+    close(module(x, given), wanted, TERMS)
     for one in (torch.tensor(2, dtype=torch.int32), np.int64(2), np.array(2)):
-        torch.testing.assert_close(module(x, one), module(x, 2))
+        close(module(x, one), module(x, 2), TERMS)
 
 
 @pytest.mark.parametrize("kind", ["linear", "conv", "embedding"])
@@ -126,7 +127,7 @@ def test_one_task_alone(spec):
     wanted = torch.nn.functional.linear(x, layer.weight(0), layer.bias[0])
     zeros = torch.zeros(5, dtype=torch.int64)
     for y in (layer(x, 0), layer(x, zeros), layer(x[None])[0], layer.fan_out(x)[0]):
-        torch.testing.assert_close(y, wanted)
+        close(y, wanted, TERMS)
     with pytest.raises(tn.TnshareError, match="expected 0 <= task <= 0"):
         layer(x, 1)
 
@@ -144,6 +145,6 @@ def test_one_network_shared_with_nobody(method):
         shared.fan_out(x)[0],
         shared.unshare()[0](x),
     ):
-        torch.testing.assert_close(y, net(x), rtol=1e-4, atol=1e-5)
+        close(y, net(x), TERMS)
     assert shared.add_task(net) == 1
-    torch.testing.assert_close(shared(x, 1), net(x), rtol=1e-4, atol=1e-5)
+    close(shared(x, 1), net(x), TERMS)

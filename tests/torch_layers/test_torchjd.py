@@ -10,7 +10,8 @@ autojac = pytest.importorskip("torchjd.autojac")
 aggregation = pytest.importorskip("torchjd.aggregation")
 
 import living  # noqa: E402
-from living import T  # noqa: E402
+from living import SUMMED, T  # noqa: E402
+from tolerances import close  # noqa: E402
 from torch import nn  # noqa: E402
 
 
@@ -35,7 +36,7 @@ def test_backward_on_the_factors(method, chunk):
     expected = jacobians(shared, common)
     autojac.backward(losses(shared), inputs=common, parallel_chunk_size=chunk)
     for parameter, rows in zip(common, expected, strict=True):
-        torch.testing.assert_close(parameter.jac, rows, rtol=1e-4, atol=1e-6)
+        close(parameter.jac, rows, SUMMED)
     weights = autojac.jac_to_grad(common, aggregation.MGDA())
     assert weights.shape == (T,)
     assert all(parameter.grad.shape == parameter.shape for parameter in common)
@@ -51,10 +52,10 @@ def test_mtl_backward_on_shared_and_task_parameters(method):
     single = [torch.autograd.grad(loss, own[t]) for t, loss in enumerate(losses(shared))]
     autojac.mtl_backward(losses(shared), features=common, tasks_params=own, shared_params=common)
     for parameter, rows in zip(common, expected, strict=True):
-        torch.testing.assert_close(parameter.jac, rows, rtol=1e-4, atol=1e-6)
+        close(parameter.jac, rows, SUMMED)
     for parameters, grads in zip(own, single, strict=True):
         for parameter, grad in zip(parameters, grads, strict=True):
-            torch.testing.assert_close(parameter.grad, grad, rtol=1e-4, atol=1e-6)
+            close(parameter.grad, grad, SUMMED)
     optimiser = torch.optim.SGD(shared.parameters(), 0.1)
     autojac.jac_to_grad(common, aggregation.MGDA())
     before = sum(losses(shared)).item()
@@ -75,6 +76,6 @@ def test_mtl_backward_through_a_layer_with_heads():
         tasks_params=[list(heads.parameters())] * T,
         shared_params=list(body.parameters()),
     )
-    torch.testing.assert_close(body.weight.jac, torch.stack(rows))
+    close(body.weight.jac, torch.stack(rows), SUMMED)
     for parameter, grad in zip(heads.parameters(), total, strict=True):
-        torch.testing.assert_close(parameter.grad, grad)
+        close(parameter.grad, grad, SUMMED)

@@ -173,9 +173,8 @@ def test_a_probe_leaves_no_trace():
     shared(xs)
     buffers, state = [b.clone() for b in shared.buffers()], torch.get_rng_state()
     from tnshare_torch.shared.paths._task_calls import Each
-    from tnshare_torch.shared.running._call_tasks import Cast
 
-    shared.paths.probe(Each(shared, Cast(shared), xs, {}))
+    shared.paths.probe(Each(shared.own_tasks(), xs, {}))
     close(list(shared.buffers()), buffers)
     assert torch.equal(torch.get_rng_state(), state)
     assert "draws random numbers" in shared.explain()

@@ -4,20 +4,21 @@ from ._compose import checked, chosen_arrays, chosen_network, compose
 from ._decompose import Decomposition, decompose
 from ._initial_values import decomposed_factors, random_factors, random_stream, rounded
 from ._sharing_strength import codes, sharing_strength, task_similarity
-from ._task_codes import CodePart, code_of, code_parts
+from ._task_codes import CodeLayout, Fit, code_of, fit_codes
 
 __all__ = [
-    "CodePart",
+    "CodeLayout",
     "Decomposition",
+    "Fit",
     "checked",
     "chosen_arrays",
     "chosen_network",
     "code_of",
-    "code_parts",
     "codes",
     "compose",
     "decompose",
     "decomposed_factors",
+    "fit_codes",
     "random_factors",
     "random_stream",
     "rounded",

@@ -49,7 +49,7 @@ def chosen_network(network: Network, choice: Choice) -> Network:
 def chosen_arrays(network: Network, arrays: list[Array], choice: Choice, ops: Ops[Array]) -> list[Array]:
     """The arrays of all nodes, those that have task axes reduced to the chosen tasks."""
     pairs = zip(network.nodes, arrays, strict=True)
-    return [take_rows(array, _own_tasks(network, node), choice, ops) for node, array in pairs]
+    return [take_rows(array, network.task_columns(node), choice, ops) for node, array in pairs]
 
 
 def checked(network: Network, factors: Mapping[str, Array]) -> list[Array]:
@@ -128,8 +128,3 @@ def _batched(move: Move, orders: list[tuple[int, ...] | None]) -> Move:
     left, right, variant = move
     turned = [n < len(orders) and orders[n] is not None for n in (left, right)]
     return left, right, "left" if turned[0] else "right" if turned[1] else variant
-
-
-def _own_tasks(network: Network, node: Node) -> tuple[int, ...]:
-    """The positions in ``network.tasks`` of the task axes of a node, in its own order."""
-    return tuple(network.tasks.index(axis) for axis in node.axes if axis in network.tasks)

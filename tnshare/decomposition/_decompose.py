@@ -13,11 +13,9 @@ from tnshare.errors import TnshareError
 from tnshare.network import METHODS, Network, Spec, Tucker
 from tnshare.ops import NDArray
 
-from ._balancing import Factors, balance_bonds, equalise_norms
-from ._orthogonal_iteration import hooi
 from ._rank_choice import ranks_per_svd, ranks_within
-from ._splitting import Budget, Split, split
-from ._stack import Reference, read_stack, relative_errors
+from ._splitting import Budget, Factors, Split, balance_bonds, equalise_norms, hooi, peel_factors
+from ._stack import StackNorms, read_stack, relative_errors
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,15 +23,16 @@ class Decomposition:
     """Factors that stand for a stack, and how far from it they are.
 
     ``error`` is ``||W - W'|| / ||W||``, ``deviation_error`` is ``||W - W'|| / ||W - mean_t W||``, both
-    measured with the factors as they are, after rounding. ``warnings`` says in words where a stack
-    looks as if its tasks were not aligned, or where what differs between them was lost.
+    measured with the factors as they are, after rounding; NaN where nobody knows the stack, as for factors
+    of a trained layer. ``warnings`` says in words where a stack looks as if its tasks were not aligned, or
+    where what differs between them was lost.
     """
 
     spec: Spec
     network: Network
     factors: Mapping[str, NDArray]
-    error: float
-    deviation_error: float
+    error: float = math.nan
+    deviation_error: float = math.nan
     warnings: tuple[str, ...] = ()
 
     @property
@@ -76,7 +75,7 @@ def decompose(
     """
     family = _family(method, refine)
     original, weights, task_sizes = read_stack(stack, axes, tasks)
-    reference = Reference.of(original, len(task_sizes))
+    reference = StackNorms.of(original, len(task_sizes))
     bound = _bound(eps, ranks, max_parameters, relative_to, eps_rule, reference)
     per_svd = eps_rule == "per_svd"
     floor = (reference.rounding * reference.norm) ** 2
@@ -93,7 +92,7 @@ def decompose(
         fixed = ranks_per_svd(family, reference.scaled(original), *sizes, budget.allowed(0.0, 1))
 
     def attempt(exact: bool) -> Decomposition:
-        parts = split(family, original, *sizes, reference, budget, fixed, exact)
+        parts = peel_factors(family, original, *sizes, reference, budget, fixed, exact)
         refined = hooi(parts, reference.scaled(original)) if refine and reference.norm else None
         results = [_finish(p, original, reference) for p in (parts, refined) if p is not None]
         return min(results, key=lambda d: d.error)
@@ -105,7 +104,7 @@ def decompose(
     return replace(result, warnings=_warnings(result, bound, reference)) if fixed is None else result
 
 
-def _finish(parts: Split, original: NDArray, reference: Reference) -> Decomposition:
+def _finish(parts: Split, original: NDArray, reference: StackNorms) -> Decomposition:
     """Balance the factors, round them to the stored dtype, measure the error. Uses the parts up."""
     network, factors = parts.network, parts.factors
     balance_bonds(network, factors, parts.spectra)
@@ -117,7 +116,7 @@ def _finish(parts: Split, original: NDArray, reference: Reference) -> Decomposit
     return Decomposition(parts.spec, network, stored, error, deviation_error)
 
 
-def _warnings(d: Decomposition, bound: float, reference: Reference) -> tuple[str, ...]:
+def _warnings(d: Decomposition, bound: float, reference: StackNorms) -> tuple[str, ...]:
     """What the ranks of the task axes say about the stack."""
     found = []
     for axis in d.network.tasks:
@@ -153,7 +152,7 @@ def _bound(
     max_parameters: int | None,
     relative_to: str,
     eps_rule: str,
-    reference: Reference,
+    reference: StackNorms,
 ) -> float:
     """The error that is allowed, relative to the norm of the stack; 0 if ranks are asked for instead."""
     given = {"eps": eps, "ranks": ranks, "max_parameters": max_parameters}

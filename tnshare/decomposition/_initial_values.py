@@ -13,9 +13,9 @@ from tnshare.errors import TnshareError
 from tnshare.network import Network, Node, Spec
 from tnshare.ops import NDArray
 
-from ._balancing import Factors, equalise_norms
 from ._compose import squared_norm
 from ._decompose import decompose
+from ._splitting import Factors, equalise_norms
 from ._stack import DTYPES
 
 
@@ -73,6 +73,15 @@ def decomposed_factors(
     return _scaled(network, d.factors, variance, dtype, list(d.factors))
 
 
+def rounded(values: NDArray, dtype: Any) -> NDArray:
+    """Values in a dtype, short ones by way of single precision, as some frameworks do and all are to."""
+    with np.errstate(over="ignore"):
+        result = (values.astype(np.float32) if np.dtype(dtype).itemsize < 4 else values).astype(dtype)
+    if not np.isfinite(result).all():
+        raise TnshareError(f"{np.dtype(dtype)} cannot hold initial values of this variance: found infinity")
+    return result
+
+
 def _scaled(
     network: Network, factors: Mapping[str, NDArray], variance: float, dtype: Any, names: Sequence[str]
 ) -> Factors:
@@ -83,15 +92,6 @@ def _scaled(
     scaled = {name: factor.copy() if name in names else factor for name, factor in factors.items()}
     equalise_norms(scaled, names, wanted)
     return {name: rounded(factor, dtype) for name, factor in scaled.items()}
-
-
-def rounded(values: NDArray, dtype: Any) -> NDArray:
-    """Values in a dtype, short ones by way of single precision, as some frameworks do and all are to."""
-    with np.errstate(over="ignore"):
-        result = (values.astype(np.float32) if np.dtype(dtype).itemsize < 4 else values).astype(dtype)
-    if not np.isfinite(result).all():
-        raise TnshareError(f"{np.dtype(dtype)} cannot hold initial values of this variance: found infinity")
-    return result
 
 
 def _draw(network: Network, node: Node, seed: int, dtype: Any) -> NDArray:

@@ -21,7 +21,7 @@ _BLOCK = 2**19  # elements that are turned into double precision at once
 
 
 @dataclass(frozen=True)
-class Reference:
+class StackNorms:
     """What errors are relative to.
 
     ``norm`` is that of the stack divided by ``scale``, its largest entry, so that no square can overflow.
@@ -34,7 +34,7 @@ class Reference:
     dtype: np.dtype[Any]
 
     @classmethod
-    def of(cls, stack: NDArray, task_axes: int) -> Reference:
+    def of(cls, stack: NDArray, task_axes: int) -> StackNorms:
         """Measure a stack whose last axes are the task axes; refuses NaN and infinity."""
         tasks = math.prod(stack.shape[stack.ndim - task_axes :])
         rows = stack.reshape(-1, tasks)
@@ -95,6 +95,24 @@ def read_stack(
     return array, {a: sizes[a] for a in names[: -len(task_names)]}, {a: sizes[a] for a in task_names}
 
 
+def relative_errors(
+    network: Network, factors: Mapping[str, NDArray], stack: NDArray, reference: StackNorms
+) -> tuple[float, float]:
+    """``||W - W'||`` relative to ``||W||`` and to ``||W - mean_t W||``; composes ``W'`` bit by bit."""
+    if reference.norm == 0:
+        return 0.0, 0.0
+    square = 0.0
+    for rows, composed in _composed_blocks(network, factors, reference.scale):
+        difference = stack[rows].astype(wide(stack.dtype))
+        difference /= reference.scale
+        difference -= composed
+        square += _sum_of_squares(difference)
+    error = math.sqrt(square) / reference.norm
+    if reference.deviation > 0:
+        return error, error / reference.deviation
+    return error, 0.0 if error <= 16 * reference.rounding else math.inf
+
+
 def _as_array(stack: Any) -> NDArray:
     """The stack in NumPy, in row-major order; refuses what is no array of floating numbers."""
     try:
@@ -110,24 +128,6 @@ def _as_array(stack: Any) -> NDArray:
             "convert it first, for example with stack.astype(np.float32)"
         )
     return array
-
-
-def relative_errors(
-    network: Network, factors: Mapping[str, NDArray], stack: NDArray, reference: Reference
-) -> tuple[float, float]:
-    """``||W - W'||`` relative to ``||W||`` and to ``||W - mean_t W||``; composes ``W'`` bit by bit."""
-    if reference.norm == 0:
-        return 0.0, 0.0
-    square = 0.0
-    for rows, composed in _composed_blocks(network, factors, reference.scale):
-        difference = stack[rows].astype(wide(stack.dtype))
-        difference /= reference.scale
-        difference -= composed
-        square += _sum_of_squares(difference)
-    error = math.sqrt(square) / reference.norm
-    if reference.deviation > 0:
-        return error, error / reference.deviation
-    return error, 0.0 if error <= 16 * reference.rounding else math.inf
 
 
 def _composed_blocks(

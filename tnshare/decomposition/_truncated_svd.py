@@ -65,6 +65,11 @@ def smallest_rank(squares: NDArray, allowed: float) -> int:
     return max(1, int(np.count_nonzero(tails > allowed * (1 + 1e-12))))
 
 
+def wide(dtype: np.dtype[Any]) -> type[np.float64 | np.complex128]:
+    """The double precision that goes with a dtype."""
+    return np.complex128 if dtype.kind == "c" else np.float64
+
+
 def _peel_tall(work: NDArray, allowed: float, rank: int | None, exact: bool, scale: float | None) -> Peel:
     """More rows than the rest has entries: decompose the other side, ``A = (A V / s) (s V^H)``."""
     pre, d, post = work.shape
@@ -145,11 +150,6 @@ def _by_svd(work: NDArray) -> tuple[NDArray, NDArray]:
         matrix = triangle.conj().T
     basis, values, _ = np.linalg.svd(matrix, full_matrices=False)
     return values**2, basis
-
-
-def wide(dtype: np.dtype[Any]) -> type[np.float64 | np.complex128]:
-    """The double precision that goes with a dtype."""
-    return np.complex128 if dtype.kind == "c" else np.float64
 
 
 def _read(work: NDArray, where: Any, scale: float | None) -> NDArray:

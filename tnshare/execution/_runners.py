@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from tnshare.errors import TnshareError
 from tnshare.ops import Ops
-from tnshare.planning import FREE, GROUP, Candidate, Job, Plan, Way, group, kept_program, program
+from tnshare.planning import BATCH_AXES, GROUP_AXIS, Candidate, Job, Plan, Way, group, kept_program, program
 
 Runner = Callable[..., Any]
 # Factors in the order of the nodes, bias, x, ids, keeper.
@@ -188,7 +188,7 @@ _WAYS = {"one": _one, "mixed": _mixed, "each": _each, "fan_out": _each, "grouped
 
 def fixed_axes(plan: Plan) -> tuple[str, ...]:
     """The axes whose sizes are the same in every call."""
-    return tuple(axis for axis in plan.network.sizes if axis not in (*FREE, GROUP))
+    return tuple(axis for axis in plan.network.sizes if axis not in (*BATCH_AXES, GROUP_AXIS))
 
 
 def _vectors(job: Job) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import random
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import Any
 
 from tnshare.ops import Ops
 from tnshare.planning import Candidate, Job
-from tnshare.planning.devices import _cache_folder as store
+from tnshare.planning.devices import store
 
 from ._runners import Inputs, Runner, runner
 
@@ -110,9 +109,11 @@ def tuning_key(job: Job, ops: Ops[Any], x: Any, names: tuple[str, ...]) -> dict[
 
 
 def _place(ops: Ops[Any], x: Any) -> dict[str, Any]:
+    from importlib.metadata import version  # here, as it takes a quarter of `import tnshare`
+
     device = getattr(ops, "device", None)
     return {
-        "tnshare": importlib.metadata.version("tnshare"),
+        "tnshare": version("tnshare"),
         "device": type(ops).__name__ if device is None else list(astuple(device(x))),
         "dtype": str(getattr(x, "dtype", None)),
     }

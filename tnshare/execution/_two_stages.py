@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tnshare.network import Network, Node, for_tasks
+from tnshare.network import Network, Node
 from tnshare.ops import Array, Ops
 from tnshare.planning import Goal, Move, Plan, Profile, Step, Take, best_plans, bucket, with_input
 
@@ -79,7 +79,7 @@ def split(plan: Plan) -> Halves:
 
 @lru_cache(maxsize=4096)
 def _halves(network: Network, tasks: int, rows: int, training: bool, profile: Profile) -> Halves:
-    every = for_tasks(network, tasks)
+    every = network.for_tasks(tasks)
     first, second = every.weight_axes
     fed = with_input(every.rename(first, "i").rename(second, "o"), "each", rows)
     ((_, plan),) = best_plans(fed, profile, Goal(training, 0, "any"), 1)
@@ -88,7 +88,7 @@ def _halves(network: Network, tasks: int, rows: int, training: bool, profile: Pr
 
 @lru_cache(maxsize=4096)
 def _composing(network: Network, tasks: int, order: tuple[int, ...]) -> Plan:
-    every = for_tasks(network, tasks)
+    every = network.for_tasks(tasks)
     (task,) = every.tasks
     return Plan.flop_optimal(every.to(task, *(every.weight_axes[n] for n in order)))
 

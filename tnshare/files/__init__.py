@@ -1,7 +1,7 @@
 """What is saved, in one file for every framework, and names that mean the same in each."""
 
 from ._checkpoint import load, save
-from ._exchange import layer_params, layer_state, translated, with_constants
+from ._exchange import layer_params, layer_state, stacked, task_count, translated, unstacked, with_constants
 from ._state import Keys, State
 
 __all__ = [
@@ -11,6 +11,9 @@ __all__ = [
     "layer_state",
     "load",
     "save",
+    "stacked",
+    "task_count",
     "translated",
+    "unstacked",
     "with_constants",
 ]

@@ -8,6 +8,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+from tnshare._atomic_write import write_whole
 from tnshare.decomposition import Decomposition
 from tnshare.errors import TnshareError
 from tnshare.network import LAF, METHODS, FrozenCodes, Spec
@@ -43,7 +44,11 @@ def save(path: str | os.PathLike[str], obj: Saved | Mapping[str, Saved] | State 
         single = not isinstance(given, Mapping)
         content = {"format": 1, "single": single, "entries": _describe_all(entries, tensors)}
     text = json.dumps(content)
-    _write_whole(os.fspath(path), to_bytes(tensors, {"tnshare": text, "sha256": _checksum(text, tensors)}))
+    data = to_bytes(tensors, {"tnshare": text, "sha256": _checksum(text, tensors)})
+    try:
+        write_whole(path, data)
+    except FileNotFoundError:
+        raise TnshareError(f"cannot save {os.fspath(path)!r}: its folder does not exist") from None
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -219,27 +224,3 @@ def _checksum(text: str, tensors: Mapping[str, NDArray]) -> str:
         digest.update(f"\0{key}\0{array.dtype.name}\0{array.shape}\0".encode())
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
-
-
-def _write_whole(path: str, data: bytes) -> None:
-    """Write beside the place, then move; through a link, to where it points, and with the old permissions."""
-    place = os.path.realpath(path)
-    there = os.path.exists(place)
-    mode = os.stat(place).st_mode & 0o777 if there else 0o666
-    beside = os.path.join(os.path.dirname(place), f".tnshare-{os.getpid()}-{os.urandom(8).hex()}")
-    try:
-        # Opened with the wanted permissions, so that the user's mask is applied to them.
-        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    except FileNotFoundError:
-        raise TnshareError(f"cannot save {path!r}: its folder does not exist") from None
-    try:
-        with os.fdopen(handle, "wb") as file:
-            if there:
-                os.chmod(beside, mode)
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, place)
-    except BaseException:
-        os.unlink(beside)
-        raise

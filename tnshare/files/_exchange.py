@@ -25,7 +25,7 @@ def layer_state(layer: Layer, params: Mapping[str, Any]) -> State:
         name: np.asarray(params[name]) if name in params else layer.frozen[name]
         for name in layer.network.shapes
     }
-    weight = Decomposition(layer.spec, layer.network, factors, math.nan, math.nan)
+    weight = Decomposition(layer.spec, layer.network, factors)
     return State({"weight": weight, **({"bias": np.asarray(params["bias"])} if layer.bias_size else {})})
 
 
@@ -41,6 +41,40 @@ def layer_params(layer: Layer, state: State) -> dict[str, NDArray]:
     if layer.bias_size and np.shape(bias) != shape:  # type: ignore[arg-type]
         raise TnshareError(f"the bias must have shape {shape}: found {np.shape(bias)}")  # type: ignore[arg-type]
     return layer.adopt(weight) | ({"bias": np.asarray(bias)} if layer.bias_size else {})
+
+
+def task_count(state: Any) -> int:
+    """How many tasks the state of a shared model has; refuses one whose parts do not have as many."""
+    if not isinstance(state, State) or not state.tasks:
+        kind = "that of a layer" if isinstance(state, State) else type(state).__name__
+        raise TnshareError(
+            f"the state of a shared model was expected, as tnshare.load gives it: found {kind}; save a Shared"
+        )
+    soft = [d for d in state.entries.values() if isinstance(d, Decomposition)]
+    counts = {len(state.tasks), *(d.network.task_shape[0] for d in soft)}
+    counts |= {len(values) for values in state.constants.values()} - {1}
+    if len(counts) > 1 or len(state.names) not in (0, len(state.tasks)):
+        raise TnshareError(
+            f"a state has one number of tasks: found {sorted(counts)}, and {len(state.names)} names"
+        )
+    if any(own.keys() != state.tasks[0].keys() for own in state.tasks):
+        raise TnshareError("all tasks of a state must have the same names of their own")
+    return len(state.tasks)
+
+
+def stacked(array: NDArray, order: tuple[int, ...] | None) -> NDArray:
+    """An array as it is saved: a weight, which has an order, with the axes of a stack, (..., in, out)."""
+    return array if order is None else array.transpose(order)
+
+
+def unstacked(saved: NDArray, order: tuple[int, ...] | None, shape: tuple[int, ...]) -> NDArray:
+    """A saved array with the axes that it has in a model, if it can have this shape there.
+
+    A bias (out, 1, 1), as some libraries have it, is one of (out,).
+    """
+    if order is None:
+        return saved.reshape(shape) if saved.size == math.prod(shape) else saved
+    return saved.transpose(np.argsort(order)) if saved.ndim == len(order) else saved
 
 
 def with_constants(state: State, names: Collection[str]) -> tuple[dict[str, Saved], ...]:

@@ -15,7 +15,7 @@ from tnshare.errors import TnshareError
 from tnshare.execution import KIND, Calls, Contest, Runner, measured, smooth, timed
 from tnshare.ops import Ops
 from tnshare.planning import WAYS, Way
-from tnshare.planning.devices import _cache_folder as store
+from tnshare.planning.devices import store
 
 from ._functions import bound, given_factors
 from ._layer import Layer

@@ -2,7 +2,18 @@
 
 from ._comparing import Difference, Pair, Verdict, differences_of, is_ignored, named_pairs
 from ._roster import Roster
-from ._shared_model import HARD, SINGLE, Setting, SharedModel, layer_name, matches, share_arrays
+from ._shared_model import (
+    HARD,
+    SINGLE,
+    Setting,
+    SharedModel,
+    added_task,
+    layer_name,
+    matches,
+    share_arrays,
+    sharing_of_layers,
+    similarity_of_layers,
+)
 
 __all__ = [
     "HARD",
@@ -13,10 +24,13 @@ __all__ = [
     "Setting",
     "SharedModel",
     "Verdict",
+    "added_task",
     "differences_of",
     "is_ignored",
     "layer_name",
     "matches",
     "named_pairs",
     "share_arrays",
+    "sharing_of_layers",
+    "similarity_of_layers",
 ]

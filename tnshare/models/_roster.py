@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tnshare.errors import TnshareError
-from tnshare.network import Network, Node
 from tnshare.ops import Ops
-from tnshare.planning import Choice, choose
+from tnshare.planning import Choice, read_tasks
 
 
 @dataclass(frozen=True)
@@ -20,11 +19,11 @@ class Roster:
     names: tuple[str, ...] = ()
 
     @staticmethod
-    def of(tasks: dict[str, Any] | Sequence[Any], what: str) -> Roster:
+    def of(tasks: Mapping[str, Any] | Sequence[Any], what: str) -> Roster:
         """The roster of what was given for each task: a list, or a dict whose keys are the tasks' names."""
         if not len(tasks):
             raise TnshareError(f"no {what} were given: expected a list of them, one for each task")
-        names = tuple(tasks) if isinstance(tasks, dict) else ()
+        names = tuple(tasks) if isinstance(tasks, Mapping) else ()
         if not all(isinstance(name, str) for name in names):
             raise TnshareError(f"the names of tasks must be strings: found {names}")
         return Roster(len(tasks), names)
@@ -35,7 +34,7 @@ class Roster:
             if task not in self.names:
                 raise TnshareError(f"no task is called {task!r}: expected one of {self.names}")
             return Choice((self.names.index(task),), None)
-        return choose(task, Network((Node("tasks", ("task",), (self.count,)),), ("task",), ("task",)), ops)
+        return read_tasks(task, ("task",), (self.count,), ops)
 
     def index(self, task: Any, ops: Ops[Any]) -> int:
         """The number of one task, which is known now."""

@@ -6,19 +6,22 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from tnshare.decomposition import Decomposition, decompose
+from tnshare.decomposition import Decomposition, codes, decompose, sharing_strength, task_similarity
 from tnshare.errors import TnshareError
-from tnshare.network import METHODS
+from tnshare.network import METHODS, Network
 from tnshare.ops import NDArray
 
 HARD, SINGLE = "hard", "single"
 
 
 Setting = str | Mapping[str, Any]
+
+
+Factorised = Mapping[str, tuple[Network, Mapping[str, NDArray]]]  # networks and factors, by names of weights
 
 
 _WEIGHTS = ("weight", "kernel", "w", "embedding", "embeddings")  # torch and equinox, flax, haiku
@@ -57,20 +60,23 @@ def share_arrays(
     orders: Mapping[str, tuple[int, ...]],
     method: str,
     *,
+    eps: float | None = None,
+    ranks: int | Sequence[int] | None = None,
+    max_parameters: int | None = None,
+    relative_to: Literal["stack", "deviation"] = "stack",
     only: Sequence[str] = (),
     except_: Sequence[str] = (),
     layers: Mapping[str, Setting] | None = None,
-    max_parameters: int | None = None,
-    **bounds: Any,
 ) -> SharedModel:
     """Decide for each weight of T models how it is shared, and decompose the stacks.
 
     ``models`` are the weights of each, by name; ``orders`` names those that may be shared softly. Patterns
     in ``only``, ``except_`` and ``layers`` are names of weights or of modules, with ``*`` and ``?``. The
     first of ``layers`` that matches says how a weight is shared: a method, "hard", "single", or keywords of
-    `decompose` with a ``method``. ``max_parameters`` is for all soft weights together that have no bound of
-    their own, divided by size.
+    `decompose` with a ``method``. ``eps``, ``ranks`` and ``relative_to`` are those of `decompose`;
+    ``max_parameters`` is for all soft weights together that have no bound of their own, divided by size.
     """
+    bounds: dict[str, Any] = {"eps": eps, "ranks": ranks, "relative_to": relative_to}
     names = list(models[0])
     _check_patterns(names, (*only, *except_, *(layers or {})))
     settings = {name: _setting(name, method, only, except_, layers or {}) for name in names}
@@ -112,11 +118,30 @@ def _decomposed(name: str, stack: NDArray, method: str, keywords: Mapping[str, A
         raise TnshareError(f"{name}: {error}") from None
 
 
+def sharing_of_layers(weights: Factorised, normalise: bool) -> dict[str, float]:
+    """The paper's sharing strength of every softly shared weight, by layer."""
+    return {
+        layer_name(name, weights): sharing_strength(codes(*weight), normalise=normalise)
+        for name, weight in weights.items()
+    }
+
+
+def similarity_of_layers(weights: Factorised) -> dict[str, NDArray]:
+    """T x T cosines of the tasks' weights, of every softly shared weight, by layer."""
+    return {layer_name(name, weights): task_similarity(*weight) for name, weight in weights.items()}
+
+
 def layer_name(name: str, names: Collection[str]) -> str:
     """The layer of a weight: its name without what frameworks call weights, unless two would be called so."""
     layer, _, last = name.rpartition(".")
     alike = [other for other in names if other.rpartition(".")[0] == layer]
     return layer if layer and last in _WEIGHTS and len(alike) == 1 else name
+
+
+def added_task(task: int, errors: Mapping[str, float]) -> str:
+    """What a report says of a task that was fitted to the weights of a network."""
+    found = ", ".join(f"{name} {error:.3g}" for name, error in errors.items())
+    return f"\ntask {task} was added, with errors: {found or 'none'}"
 
 
 def matches(name: str, pattern: str) -> bool:

@@ -2,7 +2,7 @@
 
 from ._description import described, differences, inferred, same_spec, spec_of, spelled
 from ._frozen_codes import FrozenCodes
-from ._nodes import Network, Node, for_tasks, has_task
+from ._nodes import Network, Node
 from ._specs import LAF, METHODS, TT, Sizes, Spec, Tucker
 
 __all__ = [
@@ -17,8 +17,6 @@ __all__ = [
     "Tucker",
     "described",
     "differences",
-    "for_tasks",
-    "has_task",
     "inferred",
     "same_spec",
     "spec_of",

@@ -144,6 +144,14 @@ class Network:
                 return node
         raise TnshareError(f"no node is called {name!r}: expected one of {tuple(self.shapes)}")
 
+    def is_coded(self, node: Node) -> bool:
+        """Whether a node holds codes: numbers of single tasks."""
+        return bool(self.task_columns(node))
+
+    def task_columns(self, node: Node) -> tuple[int, ...]:
+        """The numbers of a node's task axes among ``tasks``: the columns of ids that choose its rows."""
+        return tuple(self.tasks.index(axis) for axis in node.axes if axis in self.tasks)
+
     def side(self, name: str, bond: str) -> tuple[Node, ...]:
         """The nodes that hang together with the named one when the bond is cut."""
         if bond not in self.node(name).axes or bond not in self.bonds:
@@ -200,6 +208,13 @@ class Network:
         node = Node(name, tuple(axes), tuple(known[axis] for axis in axes), learnt=False)
         return Network((*self.nodes, node), tuple(output), self.tasks)
 
+    def for_tasks(self, tasks: int) -> Network:
+        """The same network for another number of tasks."""
+        (axis,) = self.tasks
+        other = fresh(axis, self._sizes)
+        renamed = self.rename(axis, other, tasks).rename(other, axis)
+        return Network(renamed.nodes, renamed.output, (axis,))
+
     def to(self, *output: str) -> Network:
         """The same network with the axes of its result in this order."""
         if sorted(output) != sorted(self.output):
@@ -229,16 +244,3 @@ def _check_unique(names: Iterable[str]) -> None:
     for name, count in Counter(names).items():
         if count > 1:
             raise TnshareError(f"the name {name!r} is used {count} times: expected it once")
-
-
-def has_task(network: Network, node: Node) -> bool:
-    """Whether a factor holds the codes of tasks."""
-    return bool(set(node.axes) & set(network.tasks))
-
-
-def for_tasks(network: Network, tasks: int) -> Network:
-    """The same network for another number of tasks."""
-    (axis,) = network.tasks
-    other = fresh(axis, network.sizes)
-    renamed = network.rename(axis, other, tasks).rename(other, axis)
-    return Network(renamed.nodes, renamed.output, (axis,))

@@ -11,7 +11,45 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from tnshare.errors import TnshareError
 
-_MODES = {"zeros": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+NDArray = np.ndarray[Any, Any]
+PaddingMode = Literal["zeros", "reflect", "replicate", "circular"]
+_MODES = {"zeros": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}  # NumPy's names
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Where a kernel is laid: one entry for each of the kernel's dimensions; ``padding`` in front and behind.
+
+    Channels fall into ``groups``, each seen by the output channels of its own group alone.
+    """
+
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+    dilation: tuple[int, ...]
+    groups: int
+    mode: PaddingMode
+
+    def places(self, sizes: Sequence[int]) -> tuple[int, ...]:
+        """The size of the output along each dimension, for an input of these sizes."""
+        every = zip(sizes, self.kernel, self.stride, self.padding, self.dilation, strict=True)
+        return tuple((n + sum(pad) - d * (k - 1) - 1) // s + 1 for n, k, s, pad, d in every)
+
+    def check(self, sizes: Sequence[int]) -> None:
+        """Refuse an input that is smaller than the kernel, or than what a reflection of it needs."""
+        if min(self.places(sizes), default=1) < 1:
+            reach = tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
+            raise TnshareError(
+                f"the kernel reaches over {reach} places, more than the input has with its padding: found "
+                f"an input of {tuple(sizes)} with padding {self.padding}"
+            )
+        spare = {"reflect": -1, "circular": 0}.get(self.mode)
+        for size, pad in zip(sizes, self.padding, strict=True):
+            if spare is not None and max(pad) > size + spare:
+                raise TnshareError(
+                    f"padding_mode={self.mode!r} repeats the input, so padding may be at most {size + spare} "
+                    f"along an axis of {size} places: found {max(pad)}"
+                )
 
 
 def convolve(
@@ -52,45 +90,3 @@ def _convolved(x: NDArray, kernel: NDArray, geometry: Geometry) -> NDArray:
         np.tensordot(seen[:, g], own[g], axes=((1, *summed), (1, *range(2, 2 + dims)))) for g in range(groups)
     ]
     return np.moveaxis(np.concatenate(parts, axis=-1), -1, 1)
-
-
-NDArray = np.ndarray[Any, Any]
-
-
-PaddingMode = Literal["zeros", "reflect", "replicate", "circular"]
-
-
-@dataclass(frozen=True)
-class Geometry:
-    """Where a kernel is laid: one entry for each of the kernel's dimensions; ``padding`` in front and behind.
-
-    Channels fall into ``groups``, each seen by the output channels of its own group alone.
-    """
-
-    kernel: tuple[int, ...]
-    stride: tuple[int, ...]
-    padding: tuple[tuple[int, int], ...]
-    dilation: tuple[int, ...]
-    groups: int
-    mode: PaddingMode
-
-    def places(self, sizes: Sequence[int]) -> tuple[int, ...]:
-        """The size of the output along each dimension, for an input of these sizes."""
-        every = zip(sizes, self.kernel, self.stride, self.padding, self.dilation, strict=True)
-        return tuple((n + sum(pad) - d * (k - 1) - 1) // s + 1 for n, k, s, pad, d in every)
-
-    def check(self, sizes: Sequence[int]) -> None:
-        """Refuse an input that is smaller than the kernel, or than what a reflection of it needs."""
-        if min(self.places(sizes), default=1) < 1:
-            reach = tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
-            raise TnshareError(
-                f"the kernel reaches over {reach} places, more than the input has with its padding: found "
-                f"an input of {tuple(sizes)} with padding {self.padding}"
-            )
-        spare = {"reflect": -1, "circular": 0}.get(self.mode)
-        for size, pad in zip(sizes, self.padding, strict=True):
-            if spare is not None and max(pad) > size + spare:
-                raise TnshareError(
-                    f"padding_mode={self.mode!r} repeats the input, so padding may be at most {size + spare} "
-                    f"along an axis of {size} places: found {max(pad)}"
-                )

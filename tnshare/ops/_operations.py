@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from ._numpy_convolution import NDArray, convolve
-
-if TYPE_CHECKING:
-    from ._numpy_convolution import Geometry
+from ._numpy_convolution import Geometry, NDArray, convolve
 
 
 class HasShape(Protocol):

@@ -2,23 +2,23 @@
 
 from ._candidates import candidates
 from ._explanation import explain, explain_plan, explain_table
-from ._generated_code import kept_program, program, varies
+from ._generated_code import kept_program, program
 from ._job import KEPT, Candidate, Job, check_fits, room
 from ._memory_limit import fitting, within
 from ._plan import Plan
 from ._prices import Prices
-from ._row_groups import group
+from ._row_groups import RowGroups, group
 from ._search import Form, Goal, best_plans
-from ._steps import FREE, IDS, Move, Step, Take
-from ._task_ids import Choice, choose, take_rows
-from ._ways import GROUP, WAYS, Way, bucket, leading_axes, with_input
+from ._steps import BATCH_AXES, IDS, Move, Step, Take, depends_on_batch
+from ._task_ids import Choice, choose, read_tasks, take_rows
+from ._ways import GROUP_AXIS, WAYS, Way, bucket, leading_axes, with_input
 from .devices._known_devices import PROFILES, Device, calibrate, cpu_model, profile, profile_for
 from .devices._measuring import measure
 from .devices._profile import Profile
 
 __all__ = [
-    "FREE",
-    "GROUP",
+    "BATCH_AXES",
+    "GROUP_AXIS",
     "IDS",
     "KEPT",
     "PROFILES",
@@ -33,6 +33,7 @@ __all__ = [
     "Plan",
     "Prices",
     "Profile",
+    "RowGroups",
     "Step",
     "Take",
     "Way",
@@ -43,6 +44,7 @@ __all__ = [
     "check_fits",
     "choose",
     "cpu_model",
+    "depends_on_batch",
     "explain",
     "explain_plan",
     "explain_table",
@@ -54,9 +56,9 @@ __all__ = [
     "profile",
     "profile_for",
     "program",
+    "read_tasks",
     "room",
     "take_rows",
-    "varies",
     "with_input",
     "within",
 ]

@@ -8,7 +8,6 @@ from functools import lru_cache
 
 from tnshare.network import Network
 
-from ._generated_code import varies
 from ._job import Candidate, Grouping, Job
 from ._memory_limit import _biases, _slices
 from ._peak_memory import peak
@@ -16,19 +15,13 @@ from ._plan import Plan
 from ._prices import Prices
 from ._row_groups import mostly_padding, padded
 from ._search import Form, Goal, best_plans
-from ._steps import Step, count
+from ._steps import Step, count, depends_on_batch
 from ._ways import of_present, with_input
 from .devices._profile import Profile
 
 _MUCH = 1 << 30  # bytes alive at once, below which time alone decides
-
-
 _REPEATED = 0.5  # of a product of a matrix with a stack: what it takes longer to repeat the matrix
-
-
 _PLANS = 16  # candidates that leave rows as they come
-
-
 _GROUPED = 4  # candidates that group rows, of either kind
 
 
@@ -57,7 +50,7 @@ def _arranged(job: Job, profile: Profile, candidate: Candidate) -> Candidate:
         axes[n]
         for step in plan.steps
         if isinstance(step, Step)
-        for n, late in zip(step.operands, step.turned, strict=True)
+        for n, late in zip(step.operands, step.lies_transposed, strict=True)
         if late
     ]
     seconds = sum(profile.copy(count(own, sizes)) for own in turned)
@@ -100,7 +93,7 @@ def _candidate(
     job: Job, profile: Profile, goal: Goal, seconds: float, plan: Plan, grouping: Grouping = ""
 ) -> Candidate:
     # Where nothing is computed from factors alone, looking whether they changed costs more than it saves.
-    kept = bool(goal.keep) and not all(varies(step.result) for step in plan.steps)
+    kept = bool(goal.keep) and not all(depends_on_batch(step.result) for step in plan.steps)
     prices = Prices(plan.network, profile, goal.training, goal.keep if kept else 0)
     if goal.keep and not kept:
         seconds = prices.of(plan)

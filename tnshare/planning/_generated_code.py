@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tnshare.ops import Ops
 
-from ._steps import FREE, IDS, Step, Take
+from ._steps import IDS, Step, Take, depends_on_batch
 
 if TYPE_CHECKING:
     from ._plan import Plan
@@ -70,11 +70,6 @@ def source(plan: Plan, fixed: tuple[str, ...] = (), kept: bool = False, named: b
     return _NamedWriter(plan, fixed, kept).text() if named else _Writer(plan, fixed, kept).text()
 
 
-def varies(node_axes: Sequence[str]) -> bool:
-    """Whether an operand changes from call to call while the factors stay the same."""
-    return any(axis in FREE for axis in node_axes)
-
-
 def _offered(ops: Ops[Any]) -> tuple[str, ...]:
     return tuple(name for name in (*_DIRECT.values(), "einsum") if hasattr(ops, name))
 
@@ -102,7 +97,7 @@ class _Writer:
         self.sizes = {axis: str(size) for axis, size in plan.network.sizes.items() if axis in fixed}
         self.read: dict[str, str] = {}
         nodes = plan.network.nodes
-        self.constant = [kept and not varies(node.axes) for node in nodes]
+        self.constant = [kept and not depends_on_batch(node.axes) for node in nodes]
         for node in nodes:
             self._new(node.name)
         self.groups: list[_Groups] = [_single(node.axes) for node in nodes]
@@ -113,7 +108,7 @@ class _Writer:
 
     def text(self) -> str:
         for step in self.plan.steps:
-            constant = not varies(step.result) and all(self.constant[n] for n in step.operands)
+            constant = not depends_on_batch(step.result) and all(self.constant[n] for n in step.operands)
             lines = self.before if constant else self.body
             expression = self._taken(step) if isinstance(step, Take) else self._product(step, constant)
             gone = [self.variables[n] for n in step.operands if self._droppable(n, constant)]
@@ -123,7 +118,7 @@ class _Writer:
             lines.append(f"{name} = {expression}  # ({_grouped(self.groups[-1])})")
             lines += [f"del {', '.join(gone)}"] if gone else []
         result = self._unfolded(len(self.variables) - 1)
-        if self.plan.turned:
+        if self.plan.needs_final_transpose:
             result = f"transpose({result}, {self.plan.order})"
         names = list(zip(self.variables[: self.operands], self.constant, strict=False))
         inputs = [*self.prepared, *(name for name, constant in names if not constant)]

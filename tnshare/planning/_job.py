@@ -10,8 +10,8 @@ from tnshare.errors import TnshareError
 from tnshare.network import Network
 
 from ._plan import Plan
-from ._steps import FREE
-from ._ways import GROUP, Way, of_present, with_input
+from ._steps import BATCH_AXES
+from ._ways import GROUP_AXIS, Way, of_present, with_input
 
 KEPT = 1 << 24  # numbers that inference may keep for a layer: 64 MB in single precision
 
@@ -88,7 +88,7 @@ def check_fits(candidate: Candidate, job: Job) -> None:
 
 def _kind(network: Network) -> tuple[object, ...]:
     """What plans of a network have to agree in: all but the sizes of the batch."""
-    changing = (*FREE, GROUP)
+    changing = (*BATCH_AXES, GROUP_AXIS)
     sizes = {axis: size for axis, size in network.sizes.items() if axis not in changing}
     return tuple((node.name, node.axes) for node in network.nodes), network.output, tuple(sizes.items())
 

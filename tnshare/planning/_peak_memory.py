@@ -7,10 +7,9 @@ from collections.abc import Mapping
 
 from tnshare.network import Network
 
-from ._generated_code import varies
 from ._plan import Plan
 from ._row_groups import padded
-from ._steps import IDS, Step, Take, count
+from ._steps import IDS, Step, Take, count, depends_on_batch
 
 
 def peak(
@@ -46,7 +45,7 @@ class _Ledger:
         self.first = len(plan.network.nodes)
         self.input = next((n for n, node in enumerate(plan.network.nodes) if node.name == "x"), -1)
         self.axes = [node.axes for node in plan.network.nodes] + [step.result for step in plan.steps]
-        self.constant = [kept and not varies(axes) for axes in self.axes]
+        self.constant = [kept and not depends_on_batch(axes) for axes in self.axes]
         # Entries times entries lie as the operands do, in whatever order those are given: to be copied.
         self.loose = {
             self.first + n
@@ -56,7 +55,7 @@ class _Ledger:
         self.held = sum(
             self._size(n)
             for step in plan.steps
-            if kept and varies(step.result)
+            if kept and depends_on_batch(step.result)
             for n in step.operands
             if self.constant[n] and (n >= self.first or self._copied(step, n))
         )
@@ -79,16 +78,17 @@ class _Ledger:
                 continue
             operands = [m for m in step.operands if not self.constant[m]]
             copies = sum(self._size(m) for m in operands if self._copied(step, m))
-            new = self.result(n) if n < last or bias or self.plan.turned else 0
+            new = self.result(n) if n < last or bias or self.plan.needs_final_transpose else 0
             together, product = self._grouped(step)
             most = max(most, alive + copies + new + together + product)
             copies += together
             # A product saves its operands, or their copies; what is taken from is not needed again.
             gone = [m for m in operands if not training or self._copied(step, m) or isinstance(step, Take)]
             alive += new + (copies if training else 0) - self._intermediate(gone)
-        if last < 0 or not (bias or self.plan.turned):
+        if last < 0 or not (bias or self.plan.needs_final_transpose):
             return most, alive
-        end = self.result(last) if bias and self.plan.turned else 0  # its axes may be unfolded, by a copy
+        # Its axes may be unfolded, by a copy.
+        end = self.result(last) if bias and self.plan.needs_final_transpose else 0
         end += self.bias_rows() if bias else 0
         return max(most, alive + end), alive - self.result(last)
 

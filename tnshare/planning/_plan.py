@@ -64,7 +64,7 @@ class Plan:
         return tuple(step.move for step in self.steps)
 
     @property
-    def turned(self) -> bool:
+    def needs_final_transpose(self) -> bool:
         """Whether the last result has its axes in another order than the output."""
         return self.order != tuple(range(len(self.order)))
 

@@ -8,10 +8,9 @@ from typing import Literal
 
 from tnshare.network import Network
 
-from ._generated_code import varies
 from ._plan import Plan
 from ._row_groups import longest_group, mostly_padding, padded
-from ._steps import Step, Take, count
+from ._steps import Step, Take, count, depends_on_batch
 from .devices._profile import GRID, Profile
 
 _BYTES = 4
@@ -46,7 +45,7 @@ class Prices:
 
     def of(self, plan: Plan) -> float:
         """A whole plan."""
-        return sum(self.steps(plan)) + (self.turn if plan.turned else 0.0)
+        return sum(self.steps(plan)) + (self.turn if plan.needs_final_transpose else 0.0)
 
     def steps(self, plan: Plan) -> list[float]:
         """Each step of a plan; 0 for those whose result is kept."""
@@ -71,7 +70,7 @@ class Prices:
 
     def kept(self, axes: tuple[str, ...]) -> bool:
         """Whether an array of these axes is computed before and kept."""
-        return bool(self.keep) and not varies(axes)
+        return bool(self.keep) and not depends_on_batch(axes)
 
     def take(self, step: Take, axes: tuple[str, ...]) -> float:
         """Rows of an array; backwards they are added up where they came from."""
@@ -105,8 +104,8 @@ class Prices:
         if step.variant == "grouped":
             r *= longest_group(self.sizes["b"], b)
         spread = _OTHER.get(step.variant, False)
-        left_turned, right_turned = step.turned
-        seconds = self._product(b, r, k, c, spread, step.turned) if step.inner else profile.outer(b, r, c)
+        lying = left_turned, right_turned = step.lies_transposed
+        seconds = self._product(b, r, k, c, spread, lying) if step.inner else profile.outer(b, r, c)
         if training:
             seconds += _GRAPH * profile.call
         if training and not step.inner:  # the gradient times the other operand, summed, for each of the two

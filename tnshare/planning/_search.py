@@ -17,17 +17,15 @@ from typing import Any, Literal
 
 from tnshare.network import Network
 
-from ._generated_code import varies
 from ._plan import Plan
 from ._prices import Prices
-from ._steps import FREE, IDS, Move, Step, Variant, make_take, product_of
-from ._ways import GROUP
+from ._steps import BATCH_AXES, IDS, Move, Step, Variant, depends_on_batch, make_take, product_of
+from ._ways import GROUP_AXIS
 from .devices._profile import Profile
 
 Form = Literal["any", "factored", "materialised"]
 _ORDERS = 3  # memory orders of a set that are kept in mind
-_FLIPPED = 4  # plans, the products of which are tried the other way round too
-_FEW = 6  # operands; for more, the search keeps half as many parts of a set
+_FEW = 6  # operands; for as many, half as many parts of a set are kept; for more, of connected sets only
 _MOST = 10  # operands; for more the number of sets is too large, and opt_einsum's order has to do
 
 
@@ -61,33 +59,11 @@ def best_plans(
         moves: list[Move] = []
         _emit(part, moves, len(network.nodes))
         found.setdefault(tuple(moves), part.seconds)
-        if len(found) == max(most, _FLIPPED):
+        if len(found) == most:
             break
     what = "a training step" if goal.training else "inference"
     why = f"for {what} by the profile {profile.name!r}"
-    plans = {moves: (seconds, Plan.of(network, moves, why)) for moves, seconds in found.items()}
-    prices = Prices(network, profile, goal.training, goal.keep)
-    for _, plan in list(plans.values())[:_FLIPPED]:
-        for other in _flips(plan):
-            if other.moves not in plans and not math.isinf(seconds := prices.of(other)):
-                plans[other.moves] = seconds, other
-    return tuple(sorted(plans.values(), key=lambda pair: pair[0])[:most])
-
-
-def _flips(plan: Plan) -> Iterator[Plan]:
-    """The same contraction with the sides of one product changed, which the search may have left out early.
-
-    Its result has another order then, and so have those that follow from it. What rows are taken of by task
-    is left alone, as its task axes must come first, and so are outer products: frameworks give them the
-    order in which their first operand lies.
-    """
-    network, moves = plan.network, plan.moves
-    taken: set[int] = set()
-    for n, (move, step) in reversed(list(enumerate(zip(moves, plan.steps, strict=True)))):
-        if len(move) == 1 or len(network.nodes) + n in taken:
-            taken |= set(step.operands)
-        elif isinstance(step, Step) and step.inner and step.variant in ("", "turned"):
-            yield Plan.of(network, (*moves[:n], (move[1], move[0], ""), *moves[n + 1 :]), plan.why)
+    return tuple((seconds, Plan.of(network, moves, why)) for moves, seconds in found.items())
 
 
 def _leads(tasks: tuple[str, ...], axes: tuple[str, ...]) -> bool:
@@ -115,11 +91,12 @@ class _Search:
         self.nodes = [(n, node) for n, node in enumerate(network.nodes) if node.name != IDS]
         self.tasks = network.tasks if len(self.nodes) < len(network.nodes) else ()
         self.grouped = goal.grouped and bool(self.tasks)
+        self.connected = len(self.nodes) > _FEW and _connected([set(node.axes) for _, node in self.nodes])
         self.prices = Prices(network, profile, goal.training, goal.keep)
         self._steps: dict[Any, list[tuple[float, Step, bool, bool]]] = {}
-        inputs = [1 << bit for bit, (_, node) in enumerate(self.nodes) if set(node.axes) & set(FREE)]
+        inputs = [1 << bit for bit, (_, node) in enumerate(self.nodes) if set(node.axes) & set(BATCH_AXES)]
         self.input = inputs[0] if inputs else 0
-        self.weight = frozenset(network.output).difference(network.tasks, FREE, (GROUP,))
+        self.weight = frozenset(network.output).difference(network.tasks, BATCH_AXES, (GROUP_AXIS,))
         self.weight |= frozenset("i") if inputs else frozenset()
 
     def complete(self) -> list[_Part]:
@@ -146,10 +123,11 @@ class _Search:
         """
         slack = 2.0 if last else 1.0
         outside = (node.axes for bit, (_, node) in enumerate(self.nodes) if not chosen >> bit & 1)
-        needed = frozenset(self.network.output).union(self.tasks, FREE, *outside)
+        needed = frozenset(self.network.output).union(self.tasks, BATCH_AXES, *outside)
         found: list[_Part] = []
         limit = math.inf
-        for first, second in _halves(chosen, table, self.input):
+        outer = last or not self.connected
+        for first, second in _halves(chosen, table, self.input, outer):
             for a, b in product(first, second):
                 if a.seconds + b.seconds < limit and (self.grouped or not self._clash(a.axes, b.axes)):
                     for part in self._products(a, b, needed):
@@ -160,7 +138,7 @@ class _Search:
         if last:
             return self._with_taken(found)
         # What is kept costs the same however it was made, in whichever order: what is made of it matters.
-        kept = self.prices.kept(found[0].axes if found else FREE)
+        kept = self.prices.kept(found[0].axes if found else BATCH_AXES)
         alike = 1 if len(self.nodes) >= _FEW or kept else 2
         few = _few(found, alike, _ORDERS * (2 if kept else alike))
         if not any(map(self._meets_rows, few)):
@@ -230,8 +208,8 @@ class _Search:
 
     def _grown(self, step: Step) -> bool:
         """Whether the gradient of the right operand, a sum over rows, may be worth a copy of the operand."""
-        far = self.goal.training and self.prices.layouts and not step.turned[1]
-        return far and varies(step.rows) and not varies(step.columns + step.inner)
+        far = self.goal.training and self.prices.layouts and not step.lies_transposed[1]
+        return far and depends_on_batch(step.rows) and not depends_on_batch(step.columns + step.inner)
 
     def _meeting(
         self, a: tuple[str, ...], b: tuple[str, ...], needed: frozenset[str]
@@ -254,9 +232,9 @@ _LONELY: tuple[Variant, ...] = ("left", "right")
 
 
 def _halves(
-    chosen: int, table: dict[int, list[_Part]], rows: int
+    chosen: int, table: dict[int, list[_Part]], rows: int, outer: bool
 ) -> Iterator[tuple[list[_Part], list[_Part]]]:
-    """All ways to split a set in two; outer products with ``rows``, or where nothing else is possible."""
+    """All ways to split a set in two; outer products with ``rows``, or, if wanted, for want of others."""
     lowest = chosen & -chosen
     pairs = []
     half = (chosen - 1) & chosen
@@ -266,7 +244,16 @@ def _halves(
         half = (half - 1) & chosen
     fed = bool(chosen & rows)  # then one of the halves has the rows
     joined = [pair for pair in pairs if fed or set(pair[0][-1].axes) & set(pair[1][-1].axes)]
-    return iter(joined or pairs)
+    return iter(joined or (pairs if outer else []))
+
+
+def _connected(operands: list[set[str]]) -> bool:
+    """Whether axes lead from every operand to every other."""
+    reached, rest = operands[0], operands[1:]
+    while near := [axes for axes in rest if axes & reached]:
+        rest = [axes for axes in rest if not axes & reached]
+        reached = reached.union(*near)
+    return not rest
 
 
 def _few(parts: list[_Part], alike: int, most: int) -> list[_Part]:

@@ -17,7 +17,7 @@ Variant = Literal["", "left", "right", "inside", "turned", "grouped"]
 # A step in short: the product of two operands and its variant, or the rows of one operand that ids choose.
 # Operands are counted as in a step.
 Move = tuple[int, int, Variant] | tuple[int]
-FREE = ("b", "m")  # the axes of a batch: rows, and vectors of a row
+BATCH_AXES = ("b", "m")  # the axes of a batch: rows, and vectors of a row
 IDS = "ids"  # the node of task ids: a row of zeros with a one at the task, of which only the ids exist
 
 
@@ -95,7 +95,7 @@ class Step:
         return left, right or self.variant == "turned"
 
     @cached_property
-    def turned(self) -> tuple[bool, bool]:
+    def lies_transposed(self) -> tuple[bool, bool]:
         """Whether the matrices of the left and the right operand lie transposed in memory."""
         orders = self.left_order, self.right_order
         left, right = (
@@ -105,7 +105,7 @@ class Step:
         # Rows that are brought together are copied anyway.
         return left and self.variant != "grouped", right or self.variant == "turned"
 
-    def of(self, left: int, right: int) -> Step:
+    def with_operands(self, left: int, right: int) -> Step:
         """The same product of other operands."""
         return replace(self, left=left, right=right)
 
@@ -156,7 +156,7 @@ def make_step(
     variant cannot be, the step is an ordinary one.
     """
     kept = needed.intersection(left[1] + right[1])
-    return product_of(left[1], right[1], kept, variant, tasks).of(left[0], right[0])
+    return product_of(left[1], right[1], kept, variant, tasks).with_operands(left[0], right[0])
 
 
 def make_take(operand: int, axes: tuple[str, ...], tasks: tuple[str, ...]) -> Take:
@@ -197,6 +197,16 @@ def product_of(
     ordered_right = (() if variant == "left" else batch) + inner + columns
     orders = _order(left, ordered_left), _order(right, ordered_right)
     return Step(0, 1, batch, rows, inner, columns, *orders, variant)
+
+
+def depends_on_batch(axes: Iterable[str]) -> bool:
+    """Whether what has these axes changes from call to call while the factors stay the same."""
+    return any(axis in BATCH_AXES for axis in axes)
+
+
+def count(axes: Iterable[str], sizes: Mapping[str, int]) -> int:
+    """The number of elements of an array with these axes."""
+    return math.prod([sizes[axis] for axis in axes])
 
 
 def _met(
@@ -246,8 +256,3 @@ def _comes_late(order: tuple[int, ...], groups: tuple[tuple[str, ...], ...]) -> 
 
 def _order(axes: tuple[str, ...], wanted: tuple[str, ...]) -> tuple[int, ...] | None:
     return None if axes == wanted else tuple(axes.index(axis) for axis in wanted)
-
-
-def count(axes: Iterable[str], sizes: Mapping[str, int]) -> int:
-    """The number of elements of an array with these axes."""
-    return math.prod([sizes[axis] for axis in axes])

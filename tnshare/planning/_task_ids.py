@@ -10,7 +10,9 @@ import numpy as np
 
 from tnshare.errors import TnshareError
 from tnshare.network import Network
-from tnshare.ops import Array, Ops
+from tnshare.ops import Array, NDArray, Ops
+
+_NUMPY = (np.ndarray, np.integer)  # no union of types: torch.compile does not read it
 
 
 @dataclass(frozen=True)
@@ -28,9 +30,14 @@ def choose(task: Any, network: Network, ops: Ops[Array]) -> Choice:
         return Choice((task,), None)  # what most calls give, and quickly done
     if not sizes:
         raise TnshareError(f"the network has no task axis to choose a task from: found task={task!r}")
+    return read_tasks(task, network.tasks, sizes, ops)
+
+
+def read_tasks(task: Any, axes: Sequence[str], sizes: Sequence[int], ops: Ops[Array]) -> Choice:
+    """The same for task axes of these names and sizes."""
     columns = _columns(task, len(sizes))
     rows = columns[0].shape[0] if columns[0].shape else None
-    for axis, size, column in zip(network.tasks, sizes, columns, strict=True):
+    for axis, size, column in zip(axes, sizes, columns, strict=True):
         _check_dtype(column)
         values = ops.values(column)
         if values is not None:  # while tracing there are no values to look at
@@ -59,7 +66,7 @@ def _columns(task: Any, axes: int) -> list[Any]:
     raise TnshareError(f"a task must be {single}, task ids an array of shape {many}: found shape {shape}")
 
 
-def _as_ids(task: Any, axes: int) -> np.ndarray[Any, Any]:
+def _as_ids(task: Any, axes: int) -> NDArray:
     """A number or a list as an array."""
     if isinstance(task, Sequence) and not len(task):
         return np.empty((0,) if axes == 1 else (0, axes), np.intp)
@@ -67,9 +74,6 @@ def _as_ids(task: Any, axes: int) -> np.ndarray[Any, Any]:
         return np.asarray(task)
     except ValueError:  # rows of different lengths
         raise TnshareError(f"a task must be a whole number, or ids in rows alike: found {task!r}") from None
-
-
-_NUMPY = (np.ndarray, np.integer)  # no union of types: torch.compile does not read it
 
 
 def _plain(task: Any) -> Any:
@@ -84,7 +88,7 @@ def _check_dtype(ids: Any) -> None:
         raise TnshareError(f"task ids must be whole numbers: found dtype {name}")
 
 
-def _check_range(ids: np.ndarray[Any, Any], axis: str, size: int) -> None:
+def _check_range(ids: NDArray, axis: str, size: int) -> None:
     wrong = np.flatnonzero((ids < 0) | (ids >= size))
     if len(wrong):
         where = f" in row {wrong[0]}" if ids.ndim else ""

@@ -12,14 +12,8 @@ from tnshare.network import Network, Node
 from ._steps import IDS
 
 Way = Literal["one", "mixed", "each", "fan_out"]
-
-
 WAYS: tuple[Way, ...] = ("one", "mixed", "each", "fan_out")
-
-
-GROUP = "g"  # the axis of groups of rows, when rows of mixed tasks are sorted by task
-
-
+GROUP_AXIS = "g"  # the axis of groups of rows, when rows of mixed tasks are sorted by task
 _USUAL = 128  # rows, where nobody knows yet how many there will be
 
 
@@ -61,8 +55,8 @@ def _with_input(network: Network, way: Way, batch: int, inner: int | None) -> Ne
 
 @lru_cache(maxsize=4096)
 def _of_present(network: Network, groups: int, batch: int, inner: int | None) -> Network:
-    some = network.rename(network.tasks, GROUP, groups)
-    return _mixed(Network(some.nodes, some.output, (GROUP,)), batch, inner)
+    some = network.rename(network.tasks, GROUP_AXIS, groups)
+    return _mixed(Network(some.nodes, some.output, (GROUP_AXIS,)), batch, inner)
 
 
 def _mixed(network: Network, batch: int, inner: int | None) -> Network:

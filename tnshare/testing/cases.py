@@ -58,6 +58,11 @@ class NetworkCase:
         drawn = {name: random_array(rng, shape, self.dtype) for name, shape in self.network.shapes.items()}
         return drawn | {k: v.astype(self.dtype) for k, v in self.spec.frozen(self.network).items()}
 
+    @property
+    def terms(self) -> int:
+        """How often a composed number is rounded at most."""
+        return _terms(self.network)
+
 
 @st.composite
 def network_cases(draw: st.DrawFn, dtypes: Sequence[str] = DTYPES) -> NetworkCase:
@@ -98,6 +103,11 @@ class LinearCase:
         ids = np.stack([rng.integers(0, size, rows) for size in self.layer.task_shape], axis=-1)
         return ids if len(self.layer.task_shape) > 1 else ids[..., 0]
 
+    @property
+    def terms(self) -> int:
+        """How often a number of the output is rounded at most: the input is summed, the bias added."""
+        return _terms(self.layer.network) + self.layer.in_features + 1
+
 
 @st.composite
 def linear_cases(draw: st.DrawFn, dtypes: Sequence[str] = DTYPES) -> LinearCase:
@@ -115,3 +125,8 @@ def random_array(rng: np.random.Generator, shape: Sequence[int], dtype: str) -> 
     """Normally distributed numbers."""
     values = rng.standard_normal(shape)
     return (values + 1j * rng.standard_normal(shape) if dtype.startswith("complex") else values).astype(dtype)
+
+
+def _terms(network: Network) -> int:
+    """One for each factor, and the terms of all bonds."""
+    return len(network.nodes) + sum(network.sizes[bond] for bond in network.bonds)

@@ -49,16 +49,19 @@ def looped(case: LinearCase, params: Mapping[str, NDArray], x: NDArray, absolute
     return np.array(outputs, dtype=wide(x).dtype).reshape(*lead, layer.out_features)
 
 
-def gauge_moved(network: Network, factors: Mapping[str, NDArray], seed: int) -> dict[str, NDArray]:
+def gauge_moved(
+    network: Network, factors: Mapping[str, NDArray], seed: int, absolute: bool = False
+) -> dict[str, NDArray]:
     """The same weights from other factors: every bond is turned by a random, well-conditioned matrix."""
     rng = np.random.default_rng([seed, 4])
     moved = {name: wide(factors[name]) for name in network.shapes}
     for bond, (first, second) in network.bonds.items():
         size = network.sizes[bond]
-        matrix = np.linalg.qr(rng.standard_normal((size, size)))[0] * rng.uniform(0.5, 2, size)
-        for name, turn in ((first, matrix.T), (second, np.linalg.inv(matrix))):
+        rotation, scales = np.linalg.qr(rng.standard_normal((size, size)))[0], rng.uniform(0.5, 2, size)
+        for name, turn in ((first, (rotation * scales).T), (second, (rotation / scales).T)):
             at = network.node(name).axes.index(bond)
-            moved[name] = np.moveaxis(np.tensordot(turn, moved[name], axes=(1, at)), 0, at)
+            turned = np.tensordot(np.abs(turn) if absolute else turn, moved[name], axes=(1, at))
+            moved[name] = np.moveaxis(turned, 0, at)
     return {name: value.astype(factors[name].dtype) for name, value in moved.items()}
 
 
@@ -70,16 +73,21 @@ def same(ops: Ops[Any], actual: Any, expected: NDArray) -> None:
     assert np.array_equal(found, expected), f"{found}, not {expected}"
 
 
-def close(ops: Ops[Any], actual: Any, expected: NDArray, bound: NDArray, slack: float = 1.0) -> None:
+def close(ops: Ops[Any], actual: Any, expected: NDArray, bound: NDArray, terms: int) -> None:
     """Equal shape, and numbers within rounding of ``bound``, the same sum over absolute values."""
     found = numbers(ops, actual)
     assert found.shape == expected.shape, f"shape {found.shape}, not {expected.shape}"
-    assert within(found, expected, slack * bound, found.dtype), f"{found}, not {expected}"
+    assert within(found, expected, bound, found.dtype, terms), f"{found}, not {expected}"
 
 
-def within(found: Any, expected: Any, bound: Any, dtype: Any) -> bool:
-    """Whether numbers differ by no more than rounding errors of sums of this size."""
-    return bool(np.all(np.abs(found - expected) <= 64 * np.finfo(dtype).eps * bound + np.finfo(dtype).tiny))
+def within(found: Any, expected: Any, bound: Any, dtype: Any, terms: int) -> bool:
+    """Whether numbers differ by no more than rounding errors of sums of so many terms of this size.
+
+    In whatever order numbers are added, each passes at most ``terms`` roundings of half an eps, of a value
+    that ``bound`` limits. The other half is for what is compared with, and for complex products.
+    """
+    limits = np.finfo(dtype)
+    return bool(np.all(np.abs(found - expected) <= terms * limits.eps * bound + limits.tiny))
 
 
 def numbers(ops: Ops[Any], array: Any) -> NDArray:

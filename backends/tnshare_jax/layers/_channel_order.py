@@ -12,13 +12,13 @@ from tnshare.layers import Layer
 
 
 @dataclass(frozen=True)
-class Turn:
+class ChannelOrder:
     """Brings channels from the end to before the ``places``, and back; nothing if there are no places."""
 
     places: int
 
     @classmethod
-    def of(cls, layer: Layer, dimension_numbers: str | None) -> Turn:
+    def of(cls, layer: Layer, dimension_numbers: str | None) -> ChannelOrder:
         """What `jax.lax` calls the layout: rows N, channels C, and the places."""
         if dimension_numbers is None:
             return cls(0)

@@ -14,7 +14,7 @@ from tnshare.files import layer_params, layer_state
 from tnshare.layers import Layer
 from tnshare_jax._ops import Precision, is_key, ops_with
 
-from ._channel_order import Turn
+from ._channel_order import ChannelOrder
 
 Params = Mapping[str, jax.Array]
 
@@ -79,8 +79,8 @@ def apply(
     chooses what is fast together with its derivatives, else what is fast alone.
     """
     own = ops_with(precision, preferred_element_type)
-    turn = Turn.of(layer, dimension_numbers)
-    return turn.back(tn.apply(layer, params, turn(jnp.asarray(x)), task, ops=own, training=training))
+    order = ChannelOrder.of(layer, dimension_numbers)
+    return order.back(tn.apply(layer, params, order(jnp.asarray(x)), task, ops=own, training=training))
 
 
 def fan_out(
@@ -95,8 +95,8 @@ def fan_out(
 ) -> jax.Array:
     """The same x (..., in) through every task: (T, ..., out)."""
     own = ops_with(precision, preferred_element_type)
-    turn = Turn.of(layer, dimension_numbers)
-    return turn.back(tn.fan_out(layer, params, turn(jnp.asarray(x)), ops=own, training=training))
+    order = ChannelOrder.of(layer, dimension_numbers)
+    return order.back(tn.fan_out(layer, params, order(jnp.asarray(x)), ops=own, training=training))
 
 
 def weight(

@@ -28,19 +28,19 @@ class Module(Protocol):
 
 
 # Methods that libraries bind in their own way, so a module has them in its body, and does not inherit them.
-def call(self: Module, x: jax.Array, task: Any = None, *, training: bool = True) -> jax.Array:
+def call_layer(self: Module, x: jax.Array, task: Any = None, *, training: bool = True) -> jax.Array:
     """The outputs of one task, of a task for each row, or of every task on an entry of x of its own."""
-    return functions.apply(self.description, self.params(), x, task, training=training, **_options(self))
+    return functions.apply(self.description, self.params(), x, task, training=training, **_jax_options(self))
 
 
 def fan_out(self: Module, x: jax.Array, *, training: bool = True) -> jax.Array:
     """The same x through every task."""
-    return functions.fan_out(self.description, self.params(), x, training=training, **_options(self))
+    return functions.fan_out(self.description, self.params(), x, training=training, **_jax_options(self))
 
 
 def weight(self: Module, task: Any = None) -> jax.Array:
     """Composed weights with the axes ``description.network.output``, without that of tasks for one."""
-    options = _options(self)
+    options = _jax_options(self)
     del options["dimension_numbers"]
     return functions.weight(self.description, self.params(), task, **options)
 
@@ -113,6 +113,6 @@ class EmbeddingOf:
         super().__init__(description, **options)  # type: ignore[call-arg]
 
 
-def _options(layer: Module) -> dict[str, Any]:
+def _jax_options(layer: Module) -> dict[str, Any]:
     names = ("dimension_numbers", "precision", "preferred_element_type")
     return {name: getattr(layer, name) for name in names}

@@ -16,7 +16,7 @@ from tnshare.files import Keys
 from tnshare.planning import Choice
 from tnshare_jax._ops import is_key
 
-from ._entries import Entry, number, repeated
+from ._entries import Entry, known_task, repeated
 from ._leaves import Leaf, is_array
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Constant(Entry):
     trained = False
 
     def compose(self, shared: Shared, choice: Choice | None) -> Any:
-        task, first = number(choice), self.values[0]
+        task, first = known_task(choice), self.values[0]
         if task is not None:
             return self.values[task].value
         if not self.differs:

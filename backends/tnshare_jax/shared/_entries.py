@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -12,13 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 
 import tnshare as tn
-from tnshare.decomposition import chosen_arrays, chosen_network, code_of
-from tnshare.network import for_tasks, has_task
+from tnshare.decomposition import chosen_arrays, chosen_network
+from tnshare.files import stacked
 from tnshare.ops import NDArray
 from tnshare.planning import Choice, Plan
 from tnshare_jax._ops import ops
 
-from ._leaves import array_of, as_leaf
+from ._leaves import Leaf, array_of, as_leaf
 
 if TYPE_CHECKING:
     from ._shared_tree import Shared
@@ -54,8 +54,8 @@ class Entry(ABC):
     def described(self, shared: Shared, count: int, code: Any) -> tuple[Entry, Any]:
         """Itself and its part for ``count`` tasks of these codes; what is not shared is the mean of all."""
 
-    def fit(self, shared: Shared, value: Any) -> tuple[dict[str, Any], float] | None:
-        """The code that comes closest to a leaf, and the relative error, if all tasks have a part in it."""
+    def in_common(self, shared: Shared) -> tuple[tn.Network, dict[str, NDArray]] | NDArray | None:
+        """What all tasks have a part in, in NumPy: a network and its factors, or one weight."""
         return None
 
     def saved(self, shared: Shared) -> Any:
@@ -67,7 +67,7 @@ class Entry(ABC):
 
 
 @dataclass(frozen=True)
-class Soft(Entry):
+class SoftLeaf(Entry):
     """A weight that is kept as factors."""
 
     order: tuple[int, ...]
@@ -86,30 +86,23 @@ class Soft(Entry):
         composed: jax.Array = Plan.flop_optimal(network.to(*rows, *weights)).run(ops, arrays)
         return composed
 
-    def grown(self, shared: Shared, value: Any) -> tuple[Soft, Any]:
+    def grown(self, shared: Shared, value: Any) -> tuple[SoftLeaf, Any]:
         part = {node: _with_row(code, value[node]) for node, code in shared.codes[self.name].items()}
         return self._for_tasks(shared.tasks + 1), part
 
-    def described(self, shared: Shared, count: int, code: Any) -> tuple[Soft, Any]:
+    def described(self, shared: Shared, count: int, code: Any) -> tuple[SoftLeaf, Any]:
         return self._for_tasks(count), code
 
-    def fit(self, shared: Shared, value: Any) -> tuple[dict[str, Any], float]:
-        expected = self.stored(self.network.shape)
-        if tuple(value.shape) != expected:
-            raise tn.TnshareError(f"{self.name} must have shape {expected}: found {tuple(value.shape)}")
-        return code_of(*self.decomposed(shared), array_of(value).transpose(self.order))
-
-    def without(self, shared: Shared, task: int) -> tuple[Soft, Any]:
+    def without(self, shared: Shared, task: int) -> tuple[SoftLeaf, Any]:
         part = {node: jnp.delete(code, task, axis=0) for node, code in shared.codes[self.name].items()}
         return self._for_tasks(shared.tasks - 1), part
 
     def saved(self, shared: Shared) -> tn.Decomposition:
         factors = {name: np.asarray(value) for name, value in self._factors(shared).items()}
         ordered = {node.name: factors[node.name] for node in self.network.nodes}
-        return tn.Decomposition(self.spec, self.network, ordered, math.nan, math.nan)
+        return tn.Decomposition(self.spec, self.network, ordered)
 
-    def decomposed(self, shared: Shared) -> tuple[tn.Network, dict[str, NDArray]]:
-        """The network and its factors, in NumPy."""
+    def in_common(self, shared: Shared) -> tuple[tn.Network, dict[str, NDArray]]:
         factors = self._factors(shared)
         return self.network, {node.name: array_of(factors[node.name]) for node in self.network.nodes}
 
@@ -117,23 +110,15 @@ class Soft(Entry):
         """What belongs to the axes of the stack, in the order that the leaf has them in."""
         return tuple(of_stack[self.order.index(n)] for n in range(len(self.order)))
 
-    @staticmethod
-    def parts(d: tn.Decomposition, dtype: Any) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
-        """The factors that all tasks have in common, and the codes."""
-        parts: tuple[dict[str, jax.Array], dict[str, jax.Array]] = {}, {}
-        for node in d.network.nodes:
-            parts[has_task(d.network, node)][node.name] = as_leaf(d.factors[node.name], dtype)
-        return parts
-
     def _factors(self, shared: Shared) -> dict[str, Any]:
         return {**shared.common[self.name], **shared.codes[self.name]}
 
-    def _for_tasks(self, tasks: int) -> Soft:
-        return replace(self, network=for_tasks(self.network, tasks))
+    def _for_tasks(self, tasks: int) -> SoftLeaf:
+        return replace(self, network=self.network.for_tasks(tasks))
 
 
 @dataclass(frozen=True)
-class Hard(Entry):
+class HardLeaf(Entry):
     """A weight that is the same for all tasks."""
 
     def compose(self, shared: Shared, choice: Choice | None) -> jax.Array:
@@ -141,26 +126,23 @@ class Hard(Entry):
         return value
 
     def saved(self, shared: Shared) -> NDArray:
-        return _turned(shared.common[self.name]["weight"], self.order)
+        return stacked(np.asarray(shared.common[self.name]["weight"]), self.order)
 
-    def grown(self, shared: Shared, value: Any) -> tuple[Hard, Any]:
+    def grown(self, shared: Shared, value: Any) -> tuple[HardLeaf, Any]:
         return self, None
 
-    def described(self, shared: Shared, count: int, code: Any) -> tuple[Hard, Any]:
+    def described(self, shared: Shared, count: int, code: Any) -> tuple[HardLeaf, Any]:
         return self, None
 
-    def fit(self, shared: Shared, value: Any) -> tuple[dict[str, Any], float]:
-        own, given = array_of(shared.common[self.name]["weight"]), array_of(value)
-        if own.shape != given.shape:
-            raise tn.TnshareError(f"{self.name} must have shape {own.shape}: found {given.shape}")
-        return {}, float(np.linalg.norm(own - given)) / (float(np.linalg.norm(given)) or 1.0)
+    def in_common(self, shared: Shared) -> NDArray:
+        return array_of(shared.common[self.name]["weight"])
 
-    def without(self, shared: Shared, task: int) -> tuple[Hard, Any]:
+    def without(self, shared: Shared, task: int) -> tuple[HardLeaf, Any]:
         return self, None
 
 
 @dataclass(frozen=True)
-class Own(Entry):
+class TaskLeaf(Entry):
     """A weight that every task has for itself: one array, stacked."""
 
     field = "own"
@@ -172,28 +154,26 @@ class Own(Entry):
     def grown(self, shared: Shared, value: Any) -> tuple[Entry, Any]:
         stack: jax.Array = shared.own[self.name]
         if value is not None and tuple(value.shape) != stack.shape[1:]:
-            return Ragged(self.name, self.order), (*stack, jnp.asarray(value, stack.dtype))
+            return RaggedLeaf(self.name, self.order), (*stack, jnp.asarray(value, stack.dtype))
         return self, _with_row(stack, stack.mean(0) if value is None else value)
 
-    def described(self, shared: Shared, count: int, code: Any) -> tuple[Own, Any]:
+    def described(self, shared: Shared, count: int, code: Any) -> tuple[TaskLeaf, Any]:
         mean = shared.own[self.name].mean(0)
         return self, jnp.broadcast_to(mean, (count, *mean.shape))
 
     def saved(self, shared: Shared) -> list[NDArray]:
-        return [_turned(value, self.order) for value in shared.own[self.name]]
+        return [stacked(np.asarray(value), self.order) for value in shared.own[self.name]]
 
-    def without(self, shared: Shared, task: int) -> tuple[Own, Any]:
+    def without(self, shared: Shared, task: int) -> tuple[TaskLeaf, Any]:
         return self, jnp.delete(shared.own[self.name], task, axis=0)
 
 
 @dataclass(frozen=True)
-class Ragged(Entry):
+class RaggedLeaf(TaskLeaf):
     """A weight that every task has for itself, in a shape of its own: a tuple of arrays."""
 
-    field = "own"
-
     def compose(self, shared: Shared, choice: Choice | None) -> jax.Array:
-        task = number(choice)
+        task = known_task(choice)
         if task is None:
             raise tn.TnshareError(
                 f"{self.name} differs in shape between tasks, so they cannot be stacked, nor chosen by a "
@@ -202,13 +182,13 @@ class Ragged(Entry):
         value: jax.Array = shared.own[self.name][task]
         return value
 
-    def grown(self, shared: Shared, value: Any) -> tuple[Ragged, Any]:
+    def grown(self, shared: Shared, value: Any) -> tuple[RaggedLeaf, Any]:
         if value is None:
             raise self._no_mean()
         arrays: tuple[jax.Array, ...] = shared.own[self.name]
         return self, (*arrays, jnp.asarray(value, arrays[0].dtype))
 
-    def described(self, shared: Shared, count: int, code: Any) -> tuple[Ragged, Any]:
+    def described(self, shared: Shared, count: int, code: Any) -> tuple[RaggedLeaf, Any]:
         raise self._no_mean()
 
     def _no_mean(self) -> tn.TnshareError:
@@ -216,15 +196,30 @@ class Ragged(Entry):
             f"{self.name} has another shape in every task, so there is no mean: give add_task a tree"
         )
 
-    def saved(self, shared: Shared) -> list[NDArray]:
-        return [_turned(value, self.order) for value in shared.own[self.name]]
-
-    def without(self, shared: Shared, task: int) -> tuple[Ragged, Any]:
+    def without(self, shared: Shared, task: int) -> tuple[RaggedLeaf, Any]:
         arrays: tuple[jax.Array, ...] = shared.own[self.name]
         return self, arrays[:task] + arrays[task + 1 :]
 
 
-def number(choice: Choice | None) -> int | None:
+def entry_of(
+    leaf: Leaf, value: tn.Decomposition | NDArray | Sequence[NDArray]
+) -> tuple[Entry, dict[str, Any]]:
+    """A leaf that is a decomposition, one array for all tasks, or one for each; and its arrays, by field."""
+    name, order, dtype = leaf.name, leaf.order, leaf.value.dtype
+    if isinstance(value, tn.Decomposition):
+        parts: tuple[dict[str, jax.Array], dict[str, jax.Array]] = {}, {}
+        for node in value.network.nodes:
+            parts[value.network.is_coded(node)][node.name] = as_leaf(value.factors[node.name], dtype)
+        own = order or tuple(range(len(value.network.weight_axes)))
+        return SoftLeaf(name, own, value.spec, value.network), {"common": parts[0], "codes": parts[1]}
+    if isinstance(value, np.ndarray):
+        return HardLeaf(name, order), {"common": {"weight": as_leaf(value, dtype)}}
+    if len({one.shape for one in value}) > 1:
+        return RaggedLeaf(name, order), {"own": tuple(as_leaf(one, dtype) for one in value)}
+    return TaskLeaf(name, order), {"own": as_leaf(np.stack(value), dtype)}
+
+
+def known_task(choice: Choice | None) -> int | None:
     """The number of the chosen task, if it is one, and known while tracing."""
     value = None if choice is None or choice.rows is not None else ops.values(choice.ids[0])
     return None if value is None else int(value)
@@ -238,9 +233,3 @@ def repeated(value: Any, shared: Shared, choice: Choice | None) -> Any:
 
 def _with_row(stack: jax.Array, row: Any) -> jax.Array:
     return jnp.concatenate([stack, jnp.asarray(row, stack.dtype)[None]])
-
-
-def _turned(value: Any, order: tuple[int, ...] | None) -> NDArray:
-    """A leaf in NumPy, with the axes of a stack if it is a weight."""
-    array = np.asarray(value)
-    return array if order is None else array.transpose(order)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,14 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 
 import tnshare as tn
-from tnshare.files import translated
+from tnshare.files import task_count, translated, unstacked
 from tnshare.models import Roster, SharedModel
 from tnshare.ops import NDArray
 
 from ._constants import restored_constant
-from ._entries import Entry, Hard, Own, Ragged, Soft
-from ._leaves import Leaf, as_leaf, check_names, leaves_of, may_know_sizes, with_axes
-from ._shared_tree import Shared, Structure, distinct
+from ._entries import Entry, RaggedLeaf, SoftLeaf, entry_of
+from ._leaves import Leaf, check_names, leaves_of, may_know_sizes, with_axes
+from ._shared_tree import Shared, assembled, one_if_alike
 
 _Column = tuple[Leaf, ...]  # a leaf of the one tree that was given, or of each task's
 
@@ -32,7 +31,7 @@ def restore(tree: Any, state: tn.State, *, axes: Mapping[str, Sequence[int]] | N
     differ in what is static, as modules with heads of different sizes do, give one for each task, in a list
     or a dict as `share` takes them.
     """
-    tasks = _count(state)
+    tasks = task_count(state)
     trees = _trees(tree, state, tasks)
     leaves = [_leaves(one) for one in trees]
     leaves[0] = with_axes(leaves[0], axes or {})
@@ -40,22 +39,11 @@ def restore(tree: Any, state: tn.State, *, axes: Mapping[str, Sequence[int]] | N
         check_names([leaf.name for leaf in leaves[0]], other, f"tree {number}")
     here = _in_own_words(state, leaves[0])
     _check_all_there(leaves[0], here)
-    parts: dict[str, dict[str, Any]] = {"common": {}, "codes": {}, "own": {}}
-    entries: list[Entry] = []
-    for column in zip(*leaves, strict=True):
-        name = column[0].name
-        if not column[0].floating:
-            entries.append(restored_constant(column, here.get(name), tasks))
-            continue
-        entry, fields = _restored(column, here[name])
-        entries.append(entry)
-        for field, arrays in fields.items():
-            parts[field][name] = arrays
-    treedefs = distinct([jax.tree.structure(one) for one in trees])
-    _check_heads(entries, treedefs)
+    made = [_entry(column, here, tasks) for column in zip(*leaves, strict=True)]
+    treedefs = one_if_alike([jax.tree.structure(one) for one in trees])
+    _check_heads([entry for entry, _ in made], treedefs)
     summary = SharedModel({}, {}, (), {}, (), ()).report()  # nobody knows any more what was lost
-    structure = Structure(treedefs, tuple(entries), Roster(tasks, state.names), summary)
-    return Shared(**parts, structure=structure)
+    return assembled(made, treedefs, Roster(tasks, state.names), summary)
 
 
 def _trees(tree: Any, state: tn.State, tasks: int) -> list[Any]:
@@ -99,59 +87,31 @@ def _missing(leaves: Sequence[Leaf], here: Mapping[str, Any]) -> tuple[list[str]
     return sorted(set(here) - names), sorted(trained - set(here))
 
 
-def _restored(column: _Column, saved: Any) -> tuple[Entry, dict[str, Any]]:
+def _entry(column: _Column, here: Mapping[str, Any], tasks: int) -> tuple[Entry, dict[str, Any]]:
     """An entry and its arrays, by field."""
     leaf = column[0]
-    name, order, shape = leaf.name, leaf.order, tuple(leaf.value.shape)
-    if isinstance(saved, tn.Decomposition):
-        soft = Soft(name, order or tuple(range(len(shape))), saved.spec, saved.network)
-        _check(name, soft.stored(saved.network.shape), shape)
-        return soft, dict(zip(("common", "codes"), Soft.parts(saved, leaf.value.dtype), strict=True))
-    if not isinstance(saved, list):
-        return Hard(name, order), {"common": {"weight": _placed(leaf, order, saved)}}
-    heads = len({value.shape for value in saved}) > 1
-    several = column if len(column) == len(saved) else column * len(saved)
-    check = not heads or len(column) > 1
-    arrays = [_placed(own, order, value, check) for own, value in zip(several, saved, strict=True)]
-    return (
-        (Ragged(name, order), {"own": tuple(arrays)})
-        if heads
-        else (
-            Own(name, order),
-            {"own": jnp.stack(arrays)},
-        )
-    )
+    saved: Any = here.get(leaf.name)
+    if not leaf.floating:
+        return restored_constant(column, saved, tasks), {}
+    if isinstance(saved, list):
+        heads = len({value.shape for value in saved}) > 1
+        several = column if len(column) == tasks else column * tasks
+        check = not heads or len(column) > 1
+        saved = [_placed(own, leaf.order, value, check) for own, value in zip(several, saved, strict=True)]
+    elif isinstance(saved, np.ndarray):
+        saved = _placed(leaf, leaf.order, saved)
+    entry, arrays = entry_of(leaf, saved)
+    if isinstance(entry, SoftLeaf):
+        _check(leaf.name, entry.stored(entry.network.shape), leaf.value.shape)
+    return entry, arrays
 
 
-def _count(state: tn.State) -> int:
-    """The number of tasks, which all parts of a state have."""
-    if not isinstance(state, tn.State) or not state.tasks:
-        kind = "that of a layer" if isinstance(state, tn.State) else type(state).__name__
-        raise tn.TnshareError(
-            f"the state of a shared model was expected, as tnshare.load gives it: found {kind}"
-        )
-    soft = [d for d in state.entries.values() if isinstance(d, tn.Decomposition)]
-    counts = {len(state.tasks), *(d.network.task_shape[0] for d in soft)}
-    counts |= {len(values) for values in state.constants.values()} - {1}
-    if len(counts) > 1 or len(state.names) not in (0, len(state.tasks)):
-        raise tn.TnshareError(
-            f"a state has one number of tasks: found {sorted(counts)}, and {len(state.names)} names"
-        )
-    if any(own.keys() != state.tasks[0].keys() for own in state.tasks):
-        raise tn.TnshareError("all tasks of a state must have the same names of their own")
-    return len(state.tasks)
-
-
-def _placed(leaf: Leaf, order: tuple[int, ...] | None, value: NDArray, check: bool = True) -> jax.Array:
+def _placed(leaf: Leaf, order: tuple[int, ...] | None, value: NDArray, check: bool = True) -> NDArray:
     """An array with the axes that the leaf has in its tree."""
-    shape = tuple(leaf.value.shape)
-    if order is not None and value.ndim == len(order):
-        value = value.transpose(np.argsort(order))
-    elif order is None and value.size == math.prod(shape):
-        value = value.reshape(shape)  # a bias (out,) or (out, 1, 1), as libraries have it
+    placed = unstacked(value, order, leaf.value.shape)
     if check:
-        _check(leaf.name, value.shape, shape)
-    return as_leaf(value, leaf.value.dtype)
+        _check(leaf.name, placed.shape, leaf.value.shape)
+    return placed
 
 
 def _check_all_there(leaves: Sequence[Leaf], here: Mapping[str, Any]) -> None:
@@ -165,7 +125,7 @@ def _check_all_there(leaves: Sequence[Leaf], here: Mapping[str, Any]) -> None:
 
 def _check_heads(entries: Sequence[Entry], treedefs: Sequence[Any]) -> None:
     """Refuse one module for heads of several sizes: those of other tasks would have its size."""
-    heads = [entry.name for entry in entries if isinstance(entry, Ragged)]
+    heads = [entry.name for entry in entries if isinstance(entry, RaggedLeaf)]
     if heads and len(treedefs) == 1 and may_know_sizes(treedefs[0]):
         raise tn.TnshareError(
             f"{heads[0]} differs in shape between tasks, and the tree has modules that may know its size: "

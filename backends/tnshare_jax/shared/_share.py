@@ -6,16 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import tnshare as tn
 from tnshare.models import Roster, Setting, SharedModel, share_arrays
 
 from ._constants import Constant, Fixed
-from ._entries import Entry, Hard, Own, Ragged, Soft
-from ._leaves import Leaf, array_of, as_leaf, check_names, read_leaves, with_axes
-from ._shared_tree import Shared, Structure, distinct
+from ._entries import Entry, entry_of
+from ._leaves import Leaf, array_of, check_names, read_leaves, with_axes
+from ._shared_tree import Shared, assembled, one_if_alike
 
 
 def share(
@@ -52,47 +51,31 @@ def share(
     given = list(trees.values() if isinstance(trees, dict) else trees)
     leaves = [read_leaves(tree, f"tree {number}") for number, tree in enumerate(given)]
     leaves[0] = with_axes(leaves[0], axes or {})
-    treedefs = distinct([jax.tree.structure(tree) for tree in given])
+    treedefs = one_if_alike([jax.tree.structure(tree) for tree in given])
     _check_alike(leaves, treedefs)
-    bounds: dict[str, Any] = {"eps": eps, "ranks": ranks, "relative_to": relative_to}
     model = share_arrays(
         [{leaf.name: array_of(leaf.value) for leaf in one if leaf.floating} for one in leaves],
         {leaf.name: leaf.order for leaf in leaves[0] if leaf.order is not None},
         method,
+        eps=eps,
+        ranks=ranks,
+        max_parameters=max_parameters,
+        relative_to=relative_to,
         only=only,
         except_=except_,
         layers=layers,
-        max_parameters=max_parameters,
-        **{name: value for name, value in bounds.items() if value not in (None, "stack")},
     )
-    return _built(model, leaves, treedefs, roster)
+    made = [_entry(model, column) for column in zip(*leaves, strict=True)]
+    return assembled(made, treedefs, roster, model.report())
 
 
-def _built(
-    model: SharedModel, leaves: Sequence[Sequence[Leaf]], treedefs: tuple[Any, ...], roster: Roster
-) -> Shared:
-    """The arrays and entries of all leaves."""
-    common: dict[str, dict[str, Any]] = {}
-    codes: dict[str, dict[str, Any]] = {}
-    own: dict[str, Any] = {}
-    entries: list[Entry] = []
-    for column in zip(*leaves, strict=True):
-        name, order, values = column[0].name, column[0].order, [leaf.value for leaf in column]
-        if name in model.soft:
-            d = model.soft[name]
-            entries.append(Soft(name, model.orders[name], d.spec, d.network))
-            common[name], codes[name] = Soft.parts(d, values[0].dtype)
-        elif name in model.hard:
-            entries.append(Hard(name, order))
-            common[name] = {"weight": as_leaf(model.hard[name], values[0].dtype)}
-        elif not column[0].floating:
-            entries.append(Constant(name, order, tuple(map(Fixed, values))))
-        else:
-            alike = len({value.shape for value in values}) == 1
-            entries.append(Own(name, order) if alike else Ragged(name, order))
-            arrays = list(map(np.asarray, values))
-            own[name] = jnp.asarray(np.stack(arrays)) if alike else tuple(map(jnp.asarray, arrays))
-    return Shared(common, codes, own, Structure(treedefs, tuple(entries), roster, model.report()))
+def _entry(model: SharedModel, column: Sequence[Leaf]) -> tuple[Entry, dict[str, Any]]:
+    """A leaf of all trees, as what became of it."""
+    leaf, values = column[0], [own.value for own in column]
+    if not leaf.floating:
+        return Constant(leaf.name, leaf.order, tuple(map(Fixed, values))), {}
+    shared = model.soft.get(leaf.name, model.hard.get(leaf.name))
+    return entry_of(leaf, list(map(np.asarray, values)) if shared is None else shared)
 
 
 def _check_alike(leaves: Sequence[Sequence[Leaf]], treedefs: Sequence[Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -11,12 +11,13 @@ import jax
 import jax.numpy as jnp
 
 import tnshare as tn
-from tnshare.models import Roster, layer_name
+from tnshare.decomposition import CodeLayout, Fit
+from tnshare.models import Roster, added_task, sharing_of_layers, similarity_of_layers
 from tnshare.ops import NDArray
 from tnshare_jax._ops import ops
 
-from ._codes import Fit, checked, fitted, joined, size_of, split
-from ._entries import Entry, Soft, number
+from ._codes import checked_code, fitted, joined, split
+from ._entries import Entry, SoftLeaf, known_task
 from ._leaves import Leaf, check_names, read_leaves
 
 Treedef = Any  # jax has no public name for the class that types check
@@ -40,6 +41,11 @@ class Structure:
     @cached_property
     def _hash(self) -> int:
         return hash((self.treedefs, self.entries, self.roster, self.summary))
+
+    @cached_property
+    def layout(self) -> CodeLayout:
+        """Where the codes of each weight are in a task's code: in the order of the tree's leaves."""
+        return CodeLayout({e.name: e.network for e in self.entries if isinstance(e, SoftLeaf)})
 
     def treedef(self, task: int | None) -> Treedef:
         """The structure of the tree of a task, or that of all."""
@@ -90,7 +96,7 @@ class Shared:
             given = self._described(code)
             return given.compose(0 if task is None and jnp.ndim(code) == 1 else task)
         choice = None if task is None else self.structure.roster.choice(task, ops)
-        treedef = self.structure.treedef(number(choice))
+        treedef = self.structure.treedef(known_task(choice))
         leaves = [entry.compose(self, choice) for entry in self.structure.entries]
         return jax.tree.unflatten(treedef, leaves)
 
@@ -109,16 +115,11 @@ class Shared:
 
     def sharing(self, normalise: bool = True) -> dict[str, float]:
         """The paper's sharing strength of every softly shared weight."""
-        strengths = {
-            name: tn.sharing_strength(tn.codes(*d), normalise=normalise)
-            for name, d in self.decompositions().items()
-        }
-        return {layer_name(name, strengths): value for name, value in strengths.items()}
+        return sharing_of_layers(self.decompositions(), normalise)
 
     def similarity(self) -> dict[str, NDArray]:
         """T x T cosines of the tasks' weights, for every softly shared weight."""
-        cosines = {name: tn.task_similarity(*d) for name, d in self.decompositions().items()}
-        return {layer_name(name, cosines): value for name, value in cosines.items()}
+        return similarity_of_layers(self.decompositions())
 
     def report(self) -> str:
         """What `share` did, as a table."""
@@ -127,7 +128,7 @@ class Shared:
     @property
     def code_size(self) -> int:
         """How many numbers tell a task from others: the codes of all softly shared weights together."""
-        return size_of(self)
+        return self.structure.layout.size
 
     def code(self, task: Any = None) -> jax.Array:
         """The codes of a task, in a row (code_size,): what ``code=`` takes; of all tasks, or ids, as rows."""
@@ -136,7 +137,7 @@ class Shared:
         ids = self.structure.roster.choice(task, ops).ids
         return ops.take(joined(self, self.codes), ids)
 
-    def fit_code(self, tree: Any) -> Fit:
+    def fit_code(self, tree: Any) -> Fit[jax.Array]:
         """The code that comes closest to a tree's weights, by least squares, and the errors."""
         return fitted(self, self._leaves(tree))
 
@@ -157,11 +158,10 @@ class Shared:
             fit = fitted(self, read)
             code, leaves = fit.code, {leaf.name: leaf.value for leaf in read.values()}
             treedefs.append(jax.tree.structure(tree))
-            errors = ", ".join(f"{name} {error:.3g}" for name, error in fit.errors.items())
-            summary += f"\ntask {self.tasks} was added, with errors: {errors or 'none'}"
+            summary += added_task(self.tasks, fit.errors)
         elif code is not None and jnp.ndim(code) == 2:
             raise tn.TnshareError(f"add_task takes the code of one task: found {len(code)} codes")
-        row = self.code().mean(0) if code is None else checked(self, code)
+        row = self.code().mean(0) if code is None else checked_code(self, code)
         leaves |= split(self, row)
         return self._changed(treedefs, roster, summary, lambda e: e.grown(self, leaves.get(e.name)))
 
@@ -194,10 +194,10 @@ class Shared:
 
     def decompositions(self) -> dict[str, tuple[tn.Network, dict[str, NDArray]]]:
         """Network and factors of every soft weight, in NumPy."""
-        return {e.name: e.decomposed(self) for e in self.structure.entries if isinstance(e, Soft)}
+        return {e.name: e.in_common(self) for e in self.structure.entries if isinstance(e, SoftLeaf)}
 
     def __repr__(self) -> str:
-        soft = sum(isinstance(entry, Soft) for entry in self.structure.entries)
+        soft = sum(isinstance(entry, SoftLeaf) for entry in self.structure.entries)
         return f"Shared(tasks={self.tasks}, {soft} of {len(self.structure.entries)} leaves as factors)"
 
     def _leaves(self, tree: Any) -> dict[str, Leaf]:
@@ -217,7 +217,7 @@ class Shared:
 
     def _described(self, code: Any) -> Shared:
         """The tasks of codes, in the place of its own."""
-        given = checked(self, code)
+        given = checked_code(self, code)
         rows = given if given.ndim == 2 else given[None]
         parts, count = split(self, rows), len(rows)
         return self._changed(
@@ -239,10 +239,23 @@ class Shared:
         for entry in self.structure.entries:
             new, parts[entry.field][entry.name] = change(entry)
             entries.append(new)
-        structure = Structure(distinct(treedefs), tuple(entries), roster, summary)
+        structure = Structure(one_if_alike(treedefs), tuple(entries), roster, summary)
         return Shared(self.common, parts["codes"], parts["own"], structure)
 
 
-def distinct(treedefs: Sequence[Treedef]) -> tuple[Treedef, ...]:
+def assembled(
+    made: Iterable[tuple[Entry, dict[str, Any]]], treedefs: tuple[Treedef, ...], roster: Roster, summary: str
+) -> Shared:
+    """The shared tree of entries and their arrays, by field."""
+    parts: dict[str, dict[str, Any]] = {"common": {}, "codes": {}, "own": {}}
+    entries: list[Entry] = []
+    for entry, fields in made:
+        entries.append(entry)
+        for name, arrays in fields.items():
+            parts[name][entry.name] = arrays
+    return Shared(**parts, structure=Structure(treedefs, tuple(entries), roster, summary))
+
+
+def one_if_alike(treedefs: Sequence[Treedef]) -> tuple[Treedef, ...]:
     """One structure if all are the same, else all."""
     return tuple(treedefs[:1] if all(t == treedefs[0] for t in treedefs) else treedefs)

@@ -51,7 +51,7 @@ class TorchOps:
         first = ids[0]
         if len(ids) == 1 and isinstance(first, Tensor) and first.dtype is int64 and first.ndim == 1:
             # Backwards, index_select adds rows up without sorting them.
-            return index_select(a, 0, refused(first, a.shape[0]) if is_compiling() else first)
+            return index_select(a, 0, out_of_range_refused(first, a.shape[0]) if is_compiling() else first)
         if len(ids) > 1 or isinstance(first, int):
             return a[tuple(_index(i, n, a.device) for i, n in zip(ids, a.shape, strict=False))]
         index = _index(first, a.shape[0], a.device)
@@ -123,7 +123,7 @@ def _device(device: torch.device, threads: int) -> Device:
     return Device("torch", torch.__version__, kind, cpu_model() if kind == "cpu" else kind, threads)
 
 
-def refused(ids: torch.Tensor, size: int) -> torch.Tensor:
+def out_of_range_refused(ids: torch.Tensor, size: int) -> torch.Tensor:
     """Ids of which compiled code refuses those that are out of range; else it would count from behind.
 
     The host does not look at their values, so it need not wait for a device. Eager calls check them before.
@@ -131,10 +131,15 @@ def refused(ids: torch.Tensor, size: int) -> torch.Tensor:
     return torch.where(ids < 0, size, ids) if is_compiling() else ids
 
 
+def autocasts(kind: str) -> bool:
+    """Whether autocast is on; some kinds of devices, as "meta", do not know it."""
+    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+
+
 def _index(ids: Any, size: int, device: torch.device) -> Any:
     """Ids as torch takes them: it reads bytes as a mask and does not know the other short integers."""
     if isinstance(ids, torch.Tensor):
-        return refused(ids if ids.dtype == torch.int64 else ids.long(), size)
+        return out_of_range_refused(ids if ids.dtype == torch.int64 else ids.long(), size)
     return torch.as_tensor(ids.astype(np.int64), device=device) if isinstance(ids, np.ndarray) else ids
 
 

@@ -2,7 +2,7 @@
 
 from ._conv import Conv1d, Conv2d, Conv3d
 from ._embedding import Embedding
-from ._kept_tensors import autocasts
+from ._layer_state import SpecInState, shape_of
 from ._linear import Linear
 
 __all__ = [
@@ -11,5 +11,6 @@ __all__ = [
     "Conv3d",
     "Embedding",
     "Linear",
-    "autocasts",
+    "SpecInState",
+    "shape_of",
 ]

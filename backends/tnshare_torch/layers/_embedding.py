@@ -10,8 +10,8 @@ import torch
 import tnshare as tn
 from tnshare.layers import Tasks
 from tnshare.network import Spec
+from tnshare_torch._ops import autocasts
 
-from ._kept_tensors import autocasts
 from ._task_layer import TaskLayer
 
 

@@ -10,6 +10,7 @@ from torch._C import _is_any_autocast_enabled
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from tnshare.execution import Kept
+from tnshare_torch._ops import autocasts
 
 
 class KeptTensors(Kept):
@@ -44,11 +45,6 @@ class KeptTensors(Kept):
 
     def _made(self, prepare: Callable[[], Any]) -> Any:
         return _detached(prepare())
-
-
-def autocasts(kind: str) -> bool:
-    """Whether autocast is on; some kinds of devices, as "meta", do not know it."""
-    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
 
 
 def mark(tensor: torch.Tensor) -> Any:

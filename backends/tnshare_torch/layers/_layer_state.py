@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,6 +10,7 @@ import torch
 from torch import nn
 
 import tnshare as tn
+from tnshare.files import layer_params, layer_state
 from tnshare.network import described, differences, inferred, same_spec, spelled
 from tnshare_torch._ops import array_of
 
@@ -73,30 +73,17 @@ class LayerState(SpecInState):
 
     def state(self) -> tn.State:
         """Its numbers without torch, for `tnshare.save`: the decomposition "weight", and the bias."""
-        spec, network = self.description.spec, self.description.network
-        factors = {name: array_of(getattr(self, name)) for name in network.shapes}
-        bias = self._parameters.get("bias")
-        entries: dict[str, Any] = {"weight": tn.Decomposition(spec, network, factors, math.nan, math.nan)}
-        return tn.State(entries if bias is None else entries | {"bias": array_of(bias)})
+        names = (*self.description.network.shapes, *self.description.shapes)  # frozen codes too, in its dtype
+        return layer_state(self.description, {name: array_of(getattr(self, name)) for name in names})
 
     def load_state(self, state: tn.State) -> None:
         """Take over the numbers of a state as `state` gives it."""
-        found = dict(state.entries)
-        weight, bias = found.pop("weight", None), found.pop("bias", None)
-        wanted = self.description.shapes.get("bias")
-        shape = None if bias is None else bias.shape  # type: ignore[union-attr]
-        if not isinstance(weight, tn.Decomposition) or found or state.tasks or shape != wanted:
-            raise tn.TnshareError(
-                f"a state of the decomposition 'weight' and a bias of shape {wanted} was expected: found "
-                f"{sorted(state.entries)}, a bias of shape {shape}, {len(state.tasks)} tasks apart"
-            )
-        values = dict(self.description.adopt(weight))
         with torch.no_grad():
-            for name, value in (values if bias is None else values | {"bias": bias}).items():
+            for name, value in layer_params(self.description, state).items():
                 self.get_parameter(name).copy_(torch.from_numpy(value))
 
     def _misfits(self, saved: Mapping[str, Any] | None, tensors: Mapping[str, Any]) -> Iterator[str]:
-        own, shapes = self.specification(), {name: _shape(tensor) for name, tensor in tensors.items()}
+        own, shapes = self.specification(), {name: shape_of(tensor) for name, tensor in tensors.items()}
         if saved is None:
             saved = inferred(self.description.spec, self.description.network, shapes)
         fix = "of these sizes" if same_spec(own, saved) else f"with spec=tnshare.{spelled(saved)}"
@@ -104,5 +91,6 @@ class LayerState(SpecInState):
             yield f"{text}: make the layer {fix} before loading"
 
 
-def _shape(tensor: Any) -> tuple[int, ...]:
+def shape_of(tensor: Any) -> tuple[int, ...]:
+    """The shape of what has one; () of anything else."""
     return tuple(getattr(tensor, "shape", ()))

@@ -16,9 +16,9 @@ from tnshare.checks import whole
 from tnshare.execution import EVERY, Strategy
 from tnshare.layers import bind
 from tnshare.planning import Candidate, Way, choose
-from tnshare_torch._ops import ops
+from tnshare_torch._ops import autocasts, ops
 
-from ._kept_tensors import KeptTensors, alias, autocasts, mark
+from ._kept_tensors import KeptTensors, alias, mark
 from ._layer_state import LayerState
 
 IMPORTS = """\

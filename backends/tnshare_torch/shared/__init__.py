@@ -3,11 +3,9 @@
 from ._restore import restore
 from ._share import replicate, share
 from ._shared_network import Shared
-from .running._task_tensors import key_of
 
 __all__ = [
     "Shared",
-    "key_of",
     "replicate",
     "restore",
     "share",

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
 import tnshare as tn
-from tnshare.models import HARD, SINGLE
-from tnshare.network import described, differences, has_task, inferred, spec_of, spelled
+from tnshare.files import stacked
+from tnshare.models import HARD, SINGLE, Roster
+from tnshare.network import described, differences, inferred, spec_of, spelled
 from tnshare_torch._ops import array_of
-from tnshare_torch.layers._layer_state import SpecInState, _shape
+from tnshare_torch.layers import SpecInState, shape_of
 
-from .running._task_tensors import key_of
+from .running._weights import CallTasks, Weights
 from .template._template import orders_of
 
 
@@ -27,25 +25,42 @@ class SharedState(SpecInState):
     The specification has no number of tasks, so that one more leaves all that was there as it was.
     """
 
-    _template: nn.Module
-    networks: dict[str, tn.Network]
+    _weights: Weights
     common: nn.ModuleDict
     tasks: nn.ModuleList
-    names: list[str]
+    roster: Roster
 
-    @abstractmethod
+    @property
+    def networks(self) -> dict[str, tn.Network]:
+        """The network of every softly shared weight."""
+        return {name: programs.network for name, programs in self._weights.programs.items()}
+
+    @property
+    def names(self) -> list[str]:
+        """What tasks are called, if they have names."""
+        return list(self.roster.names)
+
+    @property
+    def _template(self) -> nn.Module:
+        return self._weights.template  # its placeholders are nobody's parameters
+
+    def own_tasks(self) -> CallTasks:
+        """The network's tasks, with the weights that they have now."""
+        return CallTasks(self._weights, self.common, self.tasks)
+
     def decompositions(self) -> dict[str, tuple[tn.Network, dict[str, Any]]]:
         """Network and factors of every soft weight, codes of all tasks stacked, in NumPy."""
+        return self.own_tasks().decompositions()
 
     def specification(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for name, _ in self._template.named_parameters():
-            if name in self.networks:
-                network = self.networks[name]
+            if name in self._weights.programs:
+                network = self._weights.programs[name].network
                 found[name] = described(spec_of(network), network)
                 del found[name]["tasks"]
             else:
-                found[name] = HARD if key_of(name) in self.common else SINGLE
+                found[name] = HARD if name in self._weights.hard else SINGLE
         return {"weights": found, "names": self.names}
 
     def state(self) -> tn.State:
@@ -54,21 +69,17 @@ class SharedState(SpecInState):
         Weights have the axes of a stack, (..., in, out), whether they are factors or not: torch's own order
         would mean another one elsewhere.
         """
-        entries: dict[str, Any] = {}
-        orders = orders_of(self._template)
-        own: list[dict[str, Any]] = [{} for _ in self.tasks]
-        soft = self.decompositions()
-        for name in dict((*self._template.named_parameters(), *self._template.named_buffers())):
-            key = key_of(name)
-            if name in soft:
-                network, factors = soft[name]
-                entries[name] = tn.Decomposition(spec_of(network), network, factors, math.nan, math.nan)
-            elif key in self.common:
-                entries[name] = _turned(self.common[key]["weight"], orders.get(name))  # type: ignore[index]
-            else:
-                for found, task in zip(own, self.tasks, strict=True):
-                    found[name] = _turned(task.get(key), orders.get(name))  # type: ignore[operator]
-        return tn.State(entries, tuple(own), tuple(self.names))
+        orders, tasks = orders_of(self._template), self.own_tasks()
+
+        def saved(tensors: Mapping[str, torch.Tensor]) -> dict[str, Any]:
+            return {name: stacked(array_of(tensor), orders.get(name)) for name, tensor in tensors.items()}
+
+        entries: dict[str, Any] = saved(tasks.hard())
+        for name, (network, factors) in tasks.decompositions().items():
+            entries[name] = tn.Decomposition(spec_of(network), network, factors)
+        placed = {name: entries[name] for name in self._weights.placeholders if name in entries}
+        own = tuple(saved(tasks.own(task)) for task in range(len(tasks)))
+        return tn.State(placed, own, self.roster.names)
 
     def _misfits(self, saved: Mapping[str, Any] | None, tensors: Mapping[str, Any]) -> Iterator[str]:
         own = self.specification()
@@ -89,20 +100,17 @@ class SharedState(SpecInState):
     def _inferred(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
         """The specification that shapes tell."""
         found = {}
-        for name, network in self.networks.items():
-            key, shapes = key_of(name), {}
+        for name, programs in self._weights.programs.items():
+            network, shapes = programs.network, {}
             for node in network.nodes:
-                coded = has_task(network, node)
-                tensor = tensors.get(f"tasks.0.{key}:{node.name}" if coded else f"common.{key}.{node.name}")
-                shapes[node.name] = (*node.shape[: int(coded)], *_shape(tensor))
+                if node.name == programs.coded:
+                    code = tensors.get(f"tasks.0.{programs.code_key}")
+                    shapes[node.name] = (node.shape[0], *shape_of(code))
+                else:
+                    shapes[node.name] = shape_of(tensors.get(f"common.{programs.key}.{node.name}"))
             found[name] = inferred(spec_of(network), network, shapes)
             del found[name]["tasks"]
         return found
-
-
-def _turned(tensor: torch.Tensor, order: tuple[int, ...] | None) -> np.ndarray[Any, Any]:
-    array = array_of(tensor)
-    return array if order is None else array.transpose(order)
 
 
 def _difference(own: Any, saved: Any) -> str:

@@ -2,93 +2,68 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
-import tnshare as tn
-from tnshare.decomposition import code_of
+from tnshare.decomposition import Fit, fit_codes
 from tnshare_torch._ops import array_of
 
-from .running._call_tasks import means, split
-from .running._task_tensors import Own, key_of
-from .template._template import check_like, tensors_of
-
-if TYPE_CHECKING:
-    from ._shared_network import Shared
+from .running._weights import CallTasks, TaskTensors
+from .template._template import check_like, named_tensors, orders_of
 
 
-class Fit(NamedTuple):
-    """The code with which a shared network comes closest to a given one, and how close, weight by weight.
-
-    Errors are relative, ``||W - W'|| / ||W||``; also those of weights that all tasks have in common, in which
-    a task has no say.
-    """
-
-    code: torch.Tensor
-    errors: dict[str, float]
-
-
-def fitted(shared: Shared, model: nn.Module) -> Fit:
+def fitted(tasks: CallTasks, model: nn.Module) -> Fit[torch.Tensor]:
     """Least squares of a network's weights onto the shared factors."""
-    check_like(shared._template, model, "the new one", dtypes=False)
-    given, expected = tensors_of(model), tensors_of(shared._template)
-    parts, errors = [], {}
-    for name, (network, factors) in shared.decompositions().items():
-        if given[name].shape != expected[name].shape:
-            raise tn.TnshareError(
-                f"{name} must have shape {tuple(expected[name].shape)}: found {tuple(given[name].shape)}"
-            )
-        weight = array_of(given[name]).transpose(shared.orders[name])
-        codes, errors[name] = code_of(network, factors, weight)
-        like = next(iter(shared.shared(key_of(name)).values()))
+    weights = tasks.weights
+    check_like(weights.template, model, "the new one", dtypes=False)
+    given, orders = named_tensors(model), orders_of(weights.template)
+    shared = dict[str, Any](tasks.decompositions()) | {n: array_of(t) for n, t in tasks.hard().items()}
+    found, errors = fit_codes(shared, orders, {name: array_of(given[name]) for name in shared})
+    parts = []
+    for name, codes in found.items():
+        like = tasks.like(name)
         parts += [torch.as_tensor(code.reshape(-1)).to(like.device, like.dtype) for code in codes.values()]
-    for name, key in shared.plain.items():
-        if key in shared.common:
-            own, theirs = array_of(shared.shared(key)["weight"]), array_of(given[name])
-            size = float(np.linalg.norm(theirs)) or 1.0
-            errors[name] = float(np.linalg.norm(own - theirs)) / size
     return Fit(torch.cat(parts) if parts else torch.zeros(0), errors)
 
 
-def mean_task(shared: Shared) -> Own:
+def mean_task(tasks: CallTasks) -> TaskTensors:
     """A task whose codes, weights and buffers are the means of all others'."""
-    codes = torch.stack([shared.code(task) for task in range(len(shared.tasks))])
-    return described_task(shared, codes.mean(0))
+    codes = torch.stack([tasks.code(task) for task in range(len(tasks))])
+    return described_task(tasks, codes.mean(0))
 
 
-def described_task(shared: Shared, code: torch.Tensor) -> Own:
+def described_task(tasks: CallTasks, code: torch.Tensor) -> TaskTensors:
     """A task with a code; what is not shared is the mean of the others'."""
-    own, found = shared.own(0), means(shared)
+    first, found = CallTasks.own(tasks, 0), tasks.mean()
     return _made(
-        shared,
+        tasks,
         code,
         {
-            key: nn.Parameter(value, own.get(key).requires_grad) if key in own._parameters else value
-            for key, value in found.items()
+            name: nn.Parameter(value, first[name].requires_grad)
+            if isinstance(first[name], nn.Parameter)
+            else value
+            for name, value in found.items()
         },
     )
 
 
-def fitted_task(shared: Shared, model: nn.Module, fit: Fit) -> Own:
+def fitted_task(tasks: CallTasks, model: nn.Module, fit: Fit[torch.Tensor]) -> TaskTensors:
     """A task with the code that fits a network's weights; the rest is copied from it."""
-    rest: dict[str, torch.Tensor] = {}
-    for name, tensor in tensors_of(model).items():
-        key = key_of(name)
-        if name in shared.plain and key not in shared.common:
-            like = shared.own(0).get(key)  # the network may be of another precision by now
-            moved = tensor.detach().to(like.device, like.dtype)
-            parameter = isinstance(tensor, nn.Parameter)
-            rest[key] = nn.Parameter(moved, tensor.requires_grad) if parameter else moved
-    return _made(shared, fit.code, rest)
+    given, rest = named_tensors(model), {}
+    for name, like in tasks.own(0).items():  # the network may be of another precision by now
+        moved = given[name].detach().to(like.device, like.dtype)
+        parameter = isinstance(given[name], nn.Parameter)
+        rest[name] = nn.Parameter(moved, given[name].requires_grad) if parameter else moved
+    return _made(tasks, fit.code, rest)
 
 
-def _made(shared: Shared, code: torch.Tensor, rest: dict[str, torch.Tensor]) -> Own:
+def _made(tasks: CallTasks, code: torch.Tensor, rest: dict[str, torch.Tensor]) -> TaskTensors:
     """What a task has of its own: its codes, taken from all of them in a row, and the rest."""
-    own: dict[str, torch.Tensor] = {}
-    for name, node, part in split(shared, code.detach()):
-        like = next(iter(shared.shared(key_of(name)).values()))
-        own[f"{key_of(name)}:{node}"] = nn.Parameter(part.clone(), like.requires_grad)
-    return Own({}, {**own, **rest})
+    weights = tasks.weights
+    kept: dict[str, torch.Tensor] = {}
+    for part, values in weights.layout.split(code.detach()):
+        trains = tasks.like(part.weight).requires_grad
+        kept[weights.programs[part.weight].code_key] = nn.Parameter(values, trains)
+    return TaskTensors({**kept, **{weights.own[name]: tensor for name, tensor in rest.items()}})

@@ -10,11 +10,11 @@ import torch
 from torch import nn
 
 import tnshare as tn
-from tnshare.files import translated, with_constants
-from tnshare.models import SharedModel
+from tnshare.files import task_count, translated, unstacked, with_constants
+from tnshare.models import Roster, SharedModel
 
 from ._shared_network import Shared
-from .template._template import orders_of, template_of, tensors_of
+from .template._template import named_tensors, orders_of, template_of
 
 
 def restore(network: nn.Module, state: tn.State, **keywords: Any) -> Shared:
@@ -24,11 +24,8 @@ def restore(network: nn.Module, state: tn.State, **keywords: Any) -> Shared:
     ``dense.weight``. Precision, device and what is trained are those of ``network``, whose numbers do not
     matter. Keywords are those of `Shared`, as ``batch_dim``.
     """
-    if not isinstance(state, tn.State):
-        raise tn.TnshareError(
-            f"a state, as tnshare.load gives it, was expected: found {type(state).__name__}; save a Shared"
-        )
-    tensors, orders = tensors_of(network), orders_of(network)
+    count = task_count(state)
+    tensors, orders = named_tensors(network), orders_of(network)
 
     def read(saved: Mapping[str, Any]) -> dict[str, Any]:
         """In torch's words, and arrays with torch's order of axes."""
@@ -39,19 +36,14 @@ def restore(network: nn.Module, state: tn.State, **keywords: Any) -> Shared:
     entries, tasks = read(state.entries), [read(task) for task in with_constants(state, tensors)]
     soft = {name: d for name, d in entries.items() if isinstance(d, tn.Decomposition)}
     hard = {name: a for name, a in entries.items() if not isinstance(a, tn.Decomposition)}
-    own = tasks[0] if tasks else {}
+    own = tasks[0]
     _check_names(set(tensors), {*soft, *hard, *own})
     for name, saved in {**hard, **soft}.items():
         _check_shape(name, tuple(tensors[name].shape), _shape_of(saved, orders.get(name, ())))
-    counts = {len(state.tasks), *(d.network.task_shape[0] for d in soft.values())}
-    if len(counts) > 1 or 0 in counts or len(state.names) not in (0, len(state.tasks)):
-        raise tn.TnshareError(
-            f"a state has one number of tasks: found {sorted(counts)}, and {len(state.names)} names"
-        )
     single = tuple(name for name in own if isinstance(tensors[name], nn.Parameter))
     model = SharedModel(soft, hard, single, {name: orders[name] for name in soft}, (), ())
     given = [{**tensors, **{n: _like(a, tensors[n]) for n, a in task.items()}} for task in tasks]
-    return Shared(template_of(network), model, given, state.names, **keywords)
+    return Shared(template_of(network), model, given, Roster(count, state.names), **keywords)
 
 
 def _check_names(own: set[str], saved: set[str]) -> None:
@@ -76,12 +68,10 @@ def _shape_of(saved: Any, order: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _back(saved: Any, order: tuple[int, ...] | None, tensor: torch.Tensor | None) -> Any:
-    """An array with torch's axes; a bias (out, 1, 1), as some libraries have it, is one of (out,)."""
+    """An array with torch's axes, in torch's order in memory."""
     if isinstance(saved, tn.Decomposition) or tensor is None:
         return saved
-    if order is not None and saved.ndim == len(order):
-        return np.ascontiguousarray(saved.transpose(np.argsort(order)))  # as torch has them
-    return saved.reshape(tensor.shape) if order is None and saved.size == tensor.numel() else saved
+    return np.array(unstacked(saved, order, tuple(tensor.shape)), order="C")
 
 
 def _like(array: Any, tensor: torch.Tensor) -> torch.Tensor:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import nn
 
-import tnshare as tn
 from tnshare.checks import whole
-from tnshare.models import Setting, share_arrays
+from tnshare.models import Roster, Setting, share_arrays
 from tnshare_torch._ops import array_of
 
+from ._example import try_out
 from ._shared_network import Shared
-from .paths._example import try_out
 from .paths._path_choice import Strategy
-from .template._template import check_alike, orders_of, template_of, tensors_of
+from .template._template import check_alike, named_tensors, orders_of, template_of
 
 
 def replicate(model: nn.Module, tasks: int) -> list[nn.Module]:
@@ -61,9 +60,9 @@ def share(
     (``shared.explain()`` says why). Dropout draws other numbers at once than one after the other. An
     ``example`` input of one task has all ways tried out now, and lets compiled code mix tasks in a batch.
     """
-    given, names = _given(models)
-    bounds: dict[str, Any] = {"eps": eps, "ranks": ranks, "relative_to": relative_to}
-    chosen = {name: value for name, value in bounds.items() if value not in (None, "stack")}
+    given = list(models.values() if isinstance(models, Mapping) else models)
+    roster = Roster.of(models if isinstance(models, Mapping) else given, "models")
+    check_alike(given)
     model = share_arrays(
         [{name: array_of(p) for name, p in model.named_parameters()} for model in given],
         orders_of(given[0]),
@@ -71,14 +70,16 @@ def share(
         only=only,
         except_=except_,
         layers=layers,
+        eps=eps,
+        ranks=ranks,
         max_parameters=max_parameters,
-        **chosen,
+        relative_to=relative_to,
     )
     shared = Shared(
         template_of(given[0]),
         model,
-        [tensors_of(one) for one in given],
-        names,
+        [named_tensors(one) for one in given],
+        roster,
         batch_dim=whole("batch_dim", batch_dim, least=0),
         batch_dims=batch_dims,
         scratch=scratch,
@@ -87,17 +88,3 @@ def share(
     if example is not None:
         try_out(shared, example)
     return shared
-
-
-def _given(
-    models: Sequence[nn.Module] | Mapping[str, nn.Module],
-) -> tuple[list[nn.Module], tuple[str, ...]]:
-    """The networks, which are of one architecture, and the names of tasks."""
-    names = tuple(models) if isinstance(models, Mapping) else ()
-    given: list[nn.Module] = list(models.values() if isinstance(models, Mapping) else models)
-    if not given:
-        raise tn.TnshareError("no models were given: expected a list of torch modules, one for each task")
-    if not all(isinstance(name, str) for name in names):
-        raise tn.TnshareError(f"the names of tasks must be strings: found {names}")
-    check_alike(given)
-    return given, names

@@ -10,23 +10,19 @@ import torch
 from torch import nn
 
 import tnshare as tn
-from tnshare.checks import whole
-from tnshare.decomposition import code_parts
-from tnshare.models import SharedModel
-from tnshare.network import for_tasks
-from tnshare_torch._ops import array_of
+from tnshare.decomposition import Fit
+from tnshare.models import Roster, SharedModel, added_task, sharing_of_layers, similarity_of_layers
+from tnshare_torch._ops import ops
 
 from ._network_state import SharedState
-from ._new_task import Fit, described_task, fitted, fitted_task, mean_task
-from .paths._at_once import one_of, row_by_row
-from .paths._one_by_one import one_by_one
-from .paths._path_choice import Paths, Strategy
-from .paths._rows import Groups, check_entries, read_ids, stacked
+from ._new_task import described_task, fitted, fitted_task, mean_task
+from .paths._both_paths import one_by_one, one_of, row_by_row
+from .paths._path_choice import PathChooser, Strategy
+from .paths._rows import Groups, check_entries, read_ids
 from .paths._task_calls import Each, FanOut, Mixed
-from .running._call_tasks import Cast, Described, code_size
-from .running._soft_weight import ROWS, Programs
-from .running._task_tensors import Own, contents, key_of
-from .template._template import fill, tensors_of
+from .running._soft_weight import ROWS
+from .running._weights import CallTasks, TasksByCode, TaskTensors, Weights, contents
+from .template._template import filled_copy
 
 _TRACED_ROWS = 128  # for which traced calls are planned, whatever their rows
 
@@ -37,20 +33,16 @@ class Shared(SharedState):
     ``shared(x, 3)`` runs task 3 on all of x; ``shared(x, ids)`` gives each row its own task; ``shared(xs)``
     sends entry t of a tensor (T, ...) or of a list through task t; ``shared.fan_out(x)`` the same x through
     every task. ``common`` holds the factors and weights of all tasks, ``tasks[t]`` the codes, weights and
-    buffers of one. Rows are along ``batch_dim`` of inputs and outputs.
+    buffers of one; ``roster`` says how many there are, and what they are called. Rows are along ``batch_dim``
+    of inputs and outputs.
     """
-
-    _template: nn.Module
-    placeholders: dict[str, torch.Tensor]
-    common: nn.ModuleDict
-    tasks: nn.ModuleList
 
     def __init__(
         self,
         template: nn.Module,
         model: SharedModel,
         tensors: Sequence[Mapping[str, torch.Tensor]],
-        names: Sequence[str] = (),
+        roster: Roster,
         *,
         batch_dim: int = 0,
         batch_dims: Mapping[str, int | None] | None = None,
@@ -58,20 +50,9 @@ class Shared(SharedState):
         strategy: Strategy = "auto",
     ) -> None:
         super().__init__()
-        self.__dict__["_template"] = template  # its placeholders are nobody's parameters
-        self.__dict__["placeholders"] = tensors_of(template)
-        self.networks = {name: d.network for name, d in model.soft.items()}
-        self.plain = {name: key_of(name) for name in self.placeholders if name not in self.networks}
-        self.written = frozenset(dict(template.named_buffers()))
-        self.orders, self.names = dict(model.orders), list(names)
-        self.programs = {
-            name: Programs(network, tuple(np.argsort(self.orders[name]).tolist()))
-            for name, network in self.networks.items()
-        }
-        self.batch_dim, self.batch_dims, self.scratch = batch_dim, dict(batch_dims or {}), tuple(scratch)
-        self.paths = Paths(strategy)
-        self.summary = model.report()
-        self.common, self.tasks = contents(model, tensors)
+        self._weights = Weights.of(template, model, batch_dim, batch_dims or {}, scratch)
+        self.roster, self.paths, self.summary = roster, PathChooser(strategy), model.report()
+        self.common, self.tasks = contents(self._weights, model, tensors)
         super().train(template.training)  # not that of the template's parts, some of which may be frozen
 
     def forward(self, x: Any, task: Any = None, *, code: torch.Tensor | None = None, **kwargs: Any) -> Any:
@@ -80,60 +61,37 @@ class Shared(SharedState):
         Tasks may be given by their codes instead of being among those of the network: ``code`` is one,
         (code_size,), or several, (tasks, code_size), which ``task`` then counts.
         """
-        cast = self._cast(code)
+        tasks = self._call_tasks(code)
         if task is None and code is not None and code.ndim == 1:
             task = 0
         if task is None:
-            return self._each(cast, x, kwargs)
+            return self._each(tasks, x, kwargs)
         if isinstance(task, str):
             task = self.index(task)
         if torch.compiler.is_compiling() and not isinstance(task, int):
-            return self._traced_mixed(cast, x, task, kwargs)
-        ids = task if type(task) is int and 0 <= task < len(cast) else read_ids(task, len(cast))
+            return self._traced_mixed(tasks, x, task, kwargs)
+        ids = task if type(task) is int and 0 <= task < len(tasks) else read_ids(task, len(tasks))
         if isinstance(ids, int):
-            return one_by_one(self, cast, [ids], [x], [kwargs])[0]
+            return one_by_one(tasks, [ids], [x], [kwargs])[0]
         if isinstance(x, torch.Tensor) and len(ids):
-            return self.paths.run(Mixed(self, cast, x, kwargs, ids))
-        return Groups(ids, self.batch_dim).parts(x)  # says what is wrong with them
+            return self.paths.run(Mixed(tasks, x, kwargs, ids))
+        return Groups(ids, len(tasks), self.batch_dim).parts(x)  # says what is wrong with them
 
     def fan_out(self, x: Any, *, code: torch.Tensor | None = None, **kwargs: Any) -> Any:
         """The same x through every task: outputs (T, ...), or a list where tasks have different heads."""
-        cast = self._cast(code)
-        if isinstance(x, torch.Tensor):
-            return self.paths.run(FanOut(self, cast, x, kwargs))
-        several = [x] * len(cast), [kwargs] * len(cast)
-        return stacked(one_by_one(self, cast, range(len(cast)), *several), must=False)
+        call = FanOut(self._call_tasks(code), x, kwargs)
+        return self.paths.run(call) if isinstance(x, torch.Tensor) else call.one_by_one()
 
     def index(self, task: int | str) -> int:
         """The number of a task, given by its name or its number."""
-        if isinstance(task, str):
-            if task not in self.names:
-                raise tn.TnshareError(f"no task is called {task!r}: expected one of {tuple(self.names)}")
-            return self.names.index(task)
-        number = whole("task", task, least=0)
-        if number >= len(self.tasks):
-            raise tn.TnshareError(
-                f"task {number} is out of range: expected 0 <= task <= {len(self.tasks) - 1}"
-            )
-        return number
-
-    def own(self, task: int) -> Own:
-        """What a task has of its own."""
-        found = self.tasks[task]
-        assert isinstance(found, Own)
-        return found
-
-    def shared(self, key: str) -> nn.ParameterDict:
-        """The factors of a weight that all tasks have in common."""
-        found = self.common[key]
-        assert isinstance(found, nn.ParameterDict)
-        return found
+        return self.roster.index(task, ops)
 
     def weights(self, task: int) -> dict[str, torch.Tensor]:
         """All parameters and buffers of a task, composed, by the names that they had in its network."""
-        cast = Cast(self)
-        found = cast.plain(task) | {name: soft.composed(0) for name, soft in cast.softs([task]).items()}
-        return {name: found[name] for name in self.placeholders}
+        tasks = self.own_tasks()
+        composed = {name: soft.composed(0) for name, soft in tasks.softs([task]).items()}
+        found = tasks.hard() | tasks.own(task) | composed
+        return {name: found[name] for name in self._weights.placeholders}
 
     def task_model(self, task: int | str) -> nn.Module:
         """A plain network that computes what task ``task`` computes now; it has tensors of its own."""
@@ -143,7 +101,7 @@ class Shared(SharedState):
             own, dense = tensor.detach(), tensor.layout is torch.strided
             own = own.clone(memory_format=torch.contiguous_format) if dense else own.clone()
             tensors[name] = nn.Parameter(own, self._trains(name, number)) if name in trained else own
-        return fill(self._template, tensors)
+        return filled_copy(self._template, tensors)
 
     def unshare(self) -> list[nn.Module]:
         """T plain networks."""
@@ -151,33 +109,29 @@ class Shared(SharedState):
 
     def sharing(self, normalise: bool = True) -> dict[str, float]:
         """The paper's sharing strength of every softly shared weight."""
-        found = {}
-        for name, d in self.decompositions().items():
-            codes = tn.codes(d[0], d[1])
-            found[name.removesuffix(".weight")] = tn.sharing_strength(codes, normalise=normalise)
-        return found
+        return sharing_of_layers(self.decompositions(), normalise)
 
     def similarity(self) -> dict[str, np.ndarray[Any, Any]]:
         """T x T cosines of the tasks' weights, for every softly shared weight."""
-        found = self.decompositions()
-        return {name.removesuffix(".weight"): tn.task_similarity(*d) for name, d in found.items()}
+        return similarity_of_layers(self.decompositions())
+
+    @property
+    def batch_dim(self) -> int:
+        """The axis of rows."""
+        return self._weights.batch_dim
 
     @property
     def code_size(self) -> int:
         """How many numbers tell a task from others: the codes of all softly shared weights together."""
-        return code_size(self)
+        return self._weights.layout.size
 
     def code(self, task: int | str) -> torch.Tensor:
         """The codes of a task, in a row (code_size,): what ``code=`` takes."""
-        own = self.own(self.index(task))
-        parts = [
-            own.get(f"{key_of(part.weight)}:{part.factor}").reshape(-1) for part in code_parts(self.networks)
-        ]
-        return torch.cat(parts) if parts else torch.zeros(0)
+        return self.own_tasks().code(self.index(task))
 
-    def fit_code(self, model: nn.Module) -> Fit:
+    def fit_code(self, model: nn.Module) -> Fit[torch.Tensor]:
         """The code that comes closest to a network's weights, by least squares, and the errors."""
-        return fitted(self, model)
+        return fitted(self.own_tasks(), model)
 
     def shared_parameters(self) -> Iterator[nn.Parameter]:
         """The parameters of all tasks."""
@@ -206,27 +160,18 @@ class Shared(SharedState):
         """
         if model is not None and code is not None:
             raise tn.TnshareError("give add_task a network or a code, not both")
-        if (name is None) == bool(self.names):
-            raise tn.TnshareError(
-                "tasks have names: give the new one a name" if self.names else "tasks have no names"
-            )
-        if name in self.names:
-            raise tn.TnshareError(f"a task is called {name!r} already: found {tuple(self.names)}")
+        roster = self.roster.grown(name)
         with torch.no_grad():
             self.tasks.append(self._new_task(model, code))
         self.tasks[-1].train(self.training)
-        if name is not None:
-            self.names.append(name)
-        return len(self.tasks) - 1
+        self.roster = roster
+        return roster.count - 1
 
     def remove_task(self, task: int | str) -> None:
         """Forget a task; those behind it move up by one."""
         number = self.index(task)
-        if len(self.tasks) == 1:
-            raise tn.TnshareError("the last task cannot be removed")
+        self.roster = self.roster.without(number)
         del self.tasks[number]
-        if self.names:
-            del self.names[number]
 
     def train(self, mode: bool = True) -> Shared:
         self._template.train(mode)
@@ -236,64 +181,57 @@ class Shared(SharedState):
         """How many tasks there are, and of what."""
         return f"tasks={len(self.tasks)}, template={type(self._template).__name__}"
 
-    def _new_task(self, model: nn.Module | None, code: torch.Tensor | None) -> Own:
+    def _new_task(self, model: nn.Module | None, code: torch.Tensor | None) -> TaskTensors:
+        tasks = self.own_tasks()
         if model is not None:
-            fit = fitted(self, model)
-            errors = ", ".join(f"{name} {error:.3g}" for name, error in fit.errors.items())
-            made = fitted_task(self, model, fit)
-            self.summary += f"\ntask {len(self.tasks)} was added, with errors: {errors or 'none'}"
+            fit = fitted(tasks, model)
+            made = fitted_task(tasks, model, fit)
+            self.summary += added_task(len(self.tasks), fit.errors)
             return made
         if code is None:
-            return mean_task(self)
-        described = Described(self, code)
-        if len(described) > 1:
-            raise tn.TnshareError(f"add_task takes the code of one task: found {len(described)} codes")
-        return described_task(self, described.code[0])
+            return mean_task(tasks)
+        self._weights.layout.check(code, torch.Tensor, "a tensor")
+        if code.ndim == 2:
+            raise tn.TnshareError(f"add_task takes the code of one task: found {len(code)} codes")
+        return described_task(tasks, code)
 
-    def _cast(self, code: torch.Tensor | None) -> Cast:
-        cast = Cast(self) if code is None else Described(self, code)
+    def _call_tasks(self, code: torch.Tensor | None) -> CallTasks:
+        own = self._weights, self.common, self.tasks
+        tasks = CallTasks(*own) if code is None else TasksByCode(*own, code)
         if torch.compiler.is_compiling():
-            self._plan_ahead(len(cast))
-        return cast
+            self._plan_ahead(len(tasks))
+        return tasks
 
     @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-    def _plan_ahead(self, tasks: int) -> bool:
+    def _plan_ahead(self, count: int) -> bool:
         """Dynamo runs this while it compiles, instead of tracing it: a plan is found by search."""
-        for name, programs in self.programs.items():
-            like = next(iter(self.shared(key_of(name)).values()))
-            for several in (ROWS, 1, tasks):
-                programs.prepare(several, _TRACED_ROWS, like)
+        tasks = self.own_tasks()
+        for name, programs in self._weights.programs.items():
+            for several in (ROWS, 1, count):
+                programs.prepare(several, _TRACED_ROWS, tasks.like(name))
         return True
 
     def _trains(self, name: str, task: int) -> bool:
         """Whether a parameter of a task is one to train, and not frozen."""
-        key = key_of(name)
-        if key in self.common:
-            return any(p.requires_grad for p in self.shared(key).values())
-        return self.own(task).get(key).requires_grad
+        tasks, own = self.own_tasks(), self._weights.own
+        if name in own:
+            return tasks.task_tensors(task).get(own[name]).requires_grad
+        key = self._weights.hard.get(name) or self._weights.programs[name].key
+        return any(p.requires_grad for p in tasks.shared(key).values())
 
-    def _each(self, cast: Cast, xs: Any, kwargs: Mapping[str, Any]) -> Any:
-        check_entries(xs, len(cast))
+    def _each(self, tasks: CallTasks, xs: Any, kwargs: Mapping[str, Any]) -> Any:
+        check_entries(xs, len(tasks))
         if isinstance(xs, torch.Tensor):
-            return self.paths.run(Each(self, cast, xs, kwargs))
-        return one_by_one(self, cast, range(len(cast)), list(xs), [kwargs] * len(cast))
+            return self.paths.run(Each(tasks, xs, kwargs))
+        return one_by_one(tasks, range(len(tasks)), list(xs), [kwargs] * len(tasks))
 
-    def _traced_mixed(self, cast: Cast, x: torch.Tensor, ids: Any, kwargs: Mapping[str, Any]) -> Any:
+    def _traced_mixed(self, tasks: CallTasks, x: torch.Tensor, ids: Any, kwargs: Mapping[str, Any]) -> Any:
         ids = torch.as_tensor(ids, device=x.device).long()
         if ids.ndim == 0:
-            return one_of(self, cast, x, ids, kwargs)
+            return one_of(tasks, x, ids, kwargs)
         if not self.paths.rows_are_independent(self.training):
             raise tn.TnshareError(
                 "in compiled code rows of mixed tasks are run one by one, for networks that treat every row "
                 "alone, and nothing shows yet that this one does: share(..., example=x)"
             )
-        return row_by_row(self, cast, x, ids, kwargs)
-
-    def decompositions(self) -> dict[str, tuple[tn.Network, dict[str, Any]]]:
-        """Network and factors of every soft weight, codes of all tasks stacked, in NumPy."""
-        cast, tasks, found = Cast(self), range(len(self.tasks)), {}
-        for name, network in self.networks.items():
-            arrays = map(array_of, cast.factors(name, tasks)[0])
-            every = for_tasks(network, len(tasks))
-            found[name] = every, dict(zip(every.shapes, arrays, strict=True))
-        return found
+        return row_by_row(tasks, x, ids, kwargs)

@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 from itertools import product
 
 from tnshare.network import Network, Node
-from tnshare.planning import GROUP, IDS, Way
+from tnshare.planning import GROUP_AXIS, IDS, Way
 
 from ._conv import Conv
 
@@ -65,7 +65,7 @@ class Chain:
         every = Network(self.middle, (*tasks, *self.outputs, *self.inputs, *self.space), tasks)
         if not tasks or way in ("each", "fan_out"):
             return every
-        return every.drop(*tasks) if way == "one" else every.rename(tasks, GROUP, groups)
+        return every.drop(*tasks) if way == "one" else every.rename(tasks, GROUP_AXIS, groups)
 
     def leaving(self, way: Way, rows: int, places: int) -> Network:
         """The output of the convolution with the factors after."""

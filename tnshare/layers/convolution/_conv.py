@@ -12,7 +12,7 @@ from tnshare.checks import whole
 from tnshare.errors import TnshareError
 from tnshare.layers._layer import Layer, Tasks, read_tasks
 from tnshare.network import Spec
-from tnshare.ops._numpy_convolution import Geometry, PaddingMode
+from tnshare.ops import Geometry, PaddingMode
 
 
 @dataclass(frozen=True)

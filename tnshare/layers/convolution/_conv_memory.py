@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from tnshare.planning import GROUP
+from tnshare.planning import GROUP_AXIS
 from tnshare.planning._peak_memory import _gradients, _peak
 
 from ._chains import Chain
@@ -49,7 +49,7 @@ def conv_bytes(job: ConvJob, candidate: ConvCandidate, rows: int, part: bool, it
     alive += 0 if candidate.before is None else _peak(candidate.before, spread, training, part)
     spread = {"b": rows if chain.late else outputs, "m": results}
     alive += 0 if candidate.after is None else _peak(candidate.after, spread, training, part)
-    alive += _peak(candidate.kernels, {GROUP: present}, training, part)
+    alive += _peak(candidate.kernels, {GROUP_AXIS: present}, training, part)
     if part:
         alive += own + images * layer.in_channels * places * (2 if training else 1)
     return alive * itemsize + _WORK

@@ -6,12 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from tnshare.execution import Keeper, Runner, fixed_axes
-from tnshare.network import Network, Node
 from tnshare.ops import Ops
-from tnshare.planning import program
+from tnshare.planning import RowGroups, program
 
 from ._conv_candidates import ConvCandidate, ConvJob
 
@@ -38,7 +35,11 @@ class _Runner:
             for plan in (candidate.before, candidate.kernels, candidate.after)
         )
         self.parts = {
-            part: _places(chain.network, getattr(chain, part)) for part in ("before", "middle", "after")
+            part: [
+                (chain.network.nodes.index(node), chain.network.task_columns(node))
+                for node in getattr(chain, part)
+            ]
+            for part in ("before", "middle", "after")
         }
         sizes = chain.network.sizes
         self.inputs = [sizes[axis] for axis in chain.inputs]
@@ -118,16 +119,12 @@ class _Runner:
         if not self.job.concrete or any(value is None for value in values):
             kernels = self._kernels(factors, ids, None)
             return self.convolve(z, kernels, None, None if bias is None else take(bias, ids), geometry)
-        if any(v.min() < 0 or v.max() >= n for v, n in zip(values, tasks, strict=True)):  # type: ignore[union-attr]
-            raise IndexError("a task id is out of range")  # the caller finds out which
-        flat = np.ravel_multi_index(tuple(values), tasks)  # type: ignore[arg-type]
-        order = np.argsort(flat, kind="stable")
-        numbers, counts = np.unique(flat, return_counts=True)
-        present = np.unravel_index(numbers, tasks)
-        biases = None if bias is None else take(bias, present)
-        kernels = self._kernels(factors, present, keeper)
-        y = self.convolve(take(z, (order,)), kernels, tuple(counts.tolist()), biases, geometry)
-        return take(y, (np.argsort(order, kind="stable"),))
+        groups = RowGroups.of(values, tasks)  # type: ignore[arg-type]
+        biases = None if bias is None else take(bias, groups.present)
+        kernels = self._kernels(factors, groups.present, keeper)
+        counts = tuple(groups.counts.tolist())
+        y = self.convolve(take(z, (groups.order,)), kernels, counts, biases, geometry)
+        return take(y, (groups.places,))
 
     def _after(self, factors: Any, bias: Any, y: Any, ids: Any, places: tuple[int, ...]) -> Any:
         """The factors after, on every place of every row, and the bias."""
@@ -181,11 +178,3 @@ class _Runner:
             factors[n] if ids is None or not columns else self.ops.take(factors[n], [ids[c] for c in columns])
             for n, columns in self.parts[part]
         ]
-
-
-def _places(network: Network, nodes: Sequence[Node]) -> list[tuple[int, list[int]]]:
-    """Of some nodes their numbers in the network, and the numbers of their task axes."""
-    return [
-        (network.nodes.index(node), [network.tasks.index(a) for a in node.axes if a in network.tasks])
-        for node in nodes
-    ]

@@ -38,7 +38,7 @@ def _rows(job: LookupJob, candidate: LookupCandidate, ops: Ops[Any]) -> Runner:
     turned = (at, *(n for n in range(len(own.axes)) if n != at))
     width = tuple(own.shape[n] for n in turned[1:])
     contract = program(candidate.plan, ops, fixed_axes(candidate.plan))
-    columns = [[network.tasks.index(a) for a in node.axes if a in network.tasks] for node in network.nodes]
+    columns = [network.task_columns(node) for node in network.nodes]
     # torch.compile reads what follows, and would not follow what is looked up here.
     place, dim = network.nodes.index(own), job.layer.embedding_dim
     others = [(n, cs) for n, cs in enumerate(columns) if n != place]
@@ -67,7 +67,7 @@ def _tables(job: LookupJob, candidate: LookupCandidate, ops: Ops[Any]) -> Runner
     network, way = job.layer.network, job.way
     tasks = network.task_shape
     contract = program(candidate.plan, ops, fixed_axes(candidate.plan))
-    columns = [[network.tasks.index(a) for a in node.axes if a in network.tasks] for node in network.nodes]
+    columns = [network.task_columns(node) for node in network.nodes]
     every = np.ix_(*map(np.arange, tasks))
 
     def run(factors: Any, x: Any, ids: Any, keeper: Keeper | None) -> Any:

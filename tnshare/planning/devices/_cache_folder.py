@@ -13,6 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from tnshare._atomic_write import write_whole
+
 FORMAT = 1
 
 
@@ -30,7 +32,7 @@ def read(kind: str, key: Mapping[str, Any]) -> Any | None:
     """The value last written under this key, as JSON gives it back; None if there is none to be trusted."""
     text = _canonical(key)
     try:
-        found = json.loads(_place(kind, text).read_bytes().decode("utf-8"))
+        found = json.loads(_file_of(kind, text).read_bytes().decode("utf-8"))
         # The key is compared as text: to JSON 1 and 1.0 and True differ, to Python they are equal.
         known = isinstance(found, dict) and found.get("format") == FORMAT
         return found["value"] if known and _canonical(found["key"]) == text else None
@@ -43,9 +45,9 @@ def write(kind: str, key: Mapping[str, Any], value: Any) -> None:
     text = _canonical(key)
     data = json.dumps({"format": FORMAT, "key": json.loads(text), "value": value}, allow_nan=False).encode()
     with suppress(OSError, RuntimeError):
-        place = _place(kind, text)
+        place = _file_of(kind, text)
         place.parent.mkdir(parents=True, exist_ok=True)
-        _write_whole(place, data)
+        write_whole(place, data)
 
 
 def _canonical(key: Any) -> str:
@@ -53,18 +55,7 @@ def _canonical(key: Any) -> str:
     return json.dumps(key, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def _place(kind: str, text: str) -> Path:
+def _file_of(kind: str, text: str) -> Path:
     from hashlib import sha256  # imported only where it is used
 
     return folder() / kind / f"{sha256(text.encode()).hexdigest()}.json"
-
-
-def _write_whole(place: Path, data: bytes) -> None:
-    """Write beside the place, then move, so that nobody reads half a file; each writer has its own name."""
-    beside = place.with_name(f".{os.getpid()}-{os.urandom(8).hex()}.tmp")
-    try:
-        beside.write_bytes(data)
-        os.replace(beside, place)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise

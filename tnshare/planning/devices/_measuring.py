@@ -15,6 +15,43 @@ from tnshare.ops import Array, NDArray, Ops
 
 from ._profile import _BYTES, _CUBE, _LAYOUTS, _SIDE, GRID, SIZES, Profile
 
+_TURNS = ((1, 0), (0, 2, 1))  # usual changes of order, of a matrix and of a stack of matrices
+_LARGEST = 2**27  # flops of the largest product that is measured
+_STACK = 2**18  # numbers in the stacks that are measured: they fit into a cache, as the grid is about flops
+
+
+def measure(
+    ops: Ops[Array],
+    name: str,
+    *,
+    wait: Callable[[Array], object] | None = None,
+    jit: Callable[[Callable[..., Array]], Callable[..., Array]] | None = None,
+    seconds: float = 10.0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Profile:
+    """Measure the device that ``ops`` runs on, with as many threads as it uses now.
+
+    ``wait`` returns when an array is computed; reading its values does so everywhere, if not always fast.
+    ``jit`` compiles a function, where programs are compiled: then a view is free, a call is what one more
+    operation adds to a program, and turned operands are not told apart, since the compiler chooses orders.
+    ``seconds`` is how long it takes, compiling apart; ``progress`` hears of steps that are done, and of all.
+    """
+    layouts = _LAYOUTS[:1] if jit else _LAYOUTS
+    rounds = 1 if jit or seconds < 1 else 2
+    total = rounds * (2 * len(layouts) * _CUBE + 10 * len(SIZES))
+    budget = 0.6 * seconds / total  # the rest goes by with arrays that are made, and first runs
+    watch = Stopwatch(ops, wait or ops.values, jit, budget)
+    for _ in range(rounds):
+        _time_calls(watch)
+        _time_passes(watch)
+        for layout in layouts:
+            _time_products(watch, layout)
+            if progress:
+                progress(min(watch.done, total), total)
+    if progress:
+        progress(total, total)
+    return _profile(name, watch.best, len(layouts))
+
 
 class Stopwatch(Generic[Array]):
     """Times operations, each within a budget of seconds, and keeps the best time of each by name.
@@ -59,48 +96,6 @@ class Stopwatch(Generic[Array]):
             repeat = max(1, min(16, int(2e-5 / max(best, 1e-7))))  # short runs would time the clock
         self.best[name] = min(best, self.best.get(name, math.inf))
         self.done += 1
-
-
-_TURNS = ((1, 0), (0, 2, 1))  # usual changes of order, of a matrix and of a stack of matrices
-
-
-_LARGEST = 2**27  # flops of the largest product that is measured
-
-
-_STACK = 2**18  # numbers in the stacks that are measured: they fit into a cache, as the grid is about flops
-
-
-def measure(
-    ops: Ops[Array],
-    name: str,
-    *,
-    wait: Callable[[Array], object] | None = None,
-    jit: Callable[[Callable[..., Array]], Callable[..., Array]] | None = None,
-    seconds: float = 10.0,
-    progress: Callable[[int, int], None] | None = None,
-) -> Profile:
-    """Measure the device that ``ops`` runs on, with as many threads as it uses now.
-
-    ``wait`` returns when an array is computed; reading its values does so everywhere, if not always fast.
-    ``jit`` compiles a function, where programs are compiled: then a view is free, a call is what one more
-    operation adds to a program, and turned operands are not told apart, since the compiler chooses orders.
-    ``seconds`` is how long it takes, compiling apart; ``progress`` hears of steps that are done, and of all.
-    """
-    layouts = _LAYOUTS[:1] if jit else _LAYOUTS
-    rounds = 1 if jit or seconds < 1 else 2
-    total = rounds * (2 * len(layouts) * _CUBE + 10 * len(SIZES))
-    budget = 0.6 * seconds / total  # the rest goes by with arrays that are made, and first runs
-    watch = Stopwatch(ops, wait or ops.values, jit, budget)
-    for _ in range(rounds):
-        _time_calls(watch)
-        _time_passes(watch)
-        for layout in layouts:
-            _time_products(watch, layout)
-            if progress:
-                progress(min(watch.done, total), total)
-    if progress:
-        progress(total, total)
-    return _profile(name, watch.best, len(layouts))
 
 
 def _time_calls(watch: Stopwatch[Array]) -> None:

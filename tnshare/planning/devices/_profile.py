@@ -13,19 +13,11 @@ from tnshare.errors import TnshareError
 
 # Rows, inner axis and columns of the products that a profile knows the speed of; others lie in between.
 GRID = (1, 2, 8, 32, 128, 512)
-
-
 # Bytes read and written by the passes over arrays that a profile knows the speed of: caches, then memory.
 SIZES = tuple(2**power for power in (12, 15, 18, 20, 22, 24, 26))
-
-
 _SIDE, _CUBE = len(GRID), len(GRID) ** 3
-
-
 # Whether the left, the right operand is a transposed view, in the order of a profile's tables.
 _LAYOUTS = ((False, False), (False, True), (True, False), (True, True))
-
-
 _BYTES = 4  # of a number: profiles are of single precision
 
 
@@ -163,17 +155,15 @@ def _shortened(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _place(points: tuple[int, ...], size: int) -> tuple[int, float]:
+def _grid_position(points: tuple[int, ...], size: int) -> tuple[int, float]:
     """The place of a size among the points: the one below it, and how far it is on the way to the next."""
     low = min(max(bisect_right(points, size) - 1, 0), len(points) - 2)
     part = math.log(max(size, 1) / points[low]) / math.log(points[low + 1] / points[low])
     return low, min(max(part, 0.0), 1.0)
 
 
-_on_grid = lru_cache(maxsize=4096)(partial(_place, GRID))
-
-
-_among_sizes = lru_cache(maxsize=4096)(partial(_place, SIZES))
+_on_grid = lru_cache(maxsize=4096)(partial(_grid_position, GRID))
+_among_sizes = lru_cache(maxsize=4096)(partial(_grid_position, SIZES))
 
 
 def _between(logs: list[float], start: int, rows: int, inner: int, columns: int) -> float:

@@ -36,7 +36,7 @@ Strategy = Literal["auto", "loop", "vmap"]
 
 
 @dataclass(frozen=True)
-class Known:
+class ProbeResult:
     """About calls of one way: numbers that a function gives for a row, and what a probe found.
 
     ``reason`` says why tasks cannot run at once; "" if they can, None if that was not tried.
@@ -46,43 +46,43 @@ class Known:
     reason: str | None = None
 
 
-class Paths:
+class PathChooser:
     """What is known of the calls of one shared network, by way and by whether it trains."""
 
     def __init__(self, strategy: Strategy = "auto") -> None:
         if strategy not in get_args(Strategy):
             raise tn.TnshareError(f"strategy must be one of {get_args(Strategy)}: found {strategy!r}")
         self.strategy = strategy
-        self.known: dict[tuple[str, bool], Known] = {}
+        self.known: dict[tuple[str, bool], ProbeResult] = {}
 
     def run(self, call: Call) -> Any:
         """The outputs of a call."""
         if torch.compiler.is_compiling():
-            return call.fast() if self._pays(call) and self._passed(call) else call.exact()
+            return call.at_once() if self._pays(call) and self._passed(call) else call.one_by_one()
         if self.strategy == "loop" or not ops.concrete(call.x) or _transformed():
-            return call.exact()
-        key = (call.way, call.shared.training)
+            return call.one_by_one()
+        key = (call.way, call.training)
         if key not in self.known:
             trial = Trial(still=False)
-            y = call.exact(trial)
-            self.known[key] = Known(_numbers(call, trial))
+            y = call.one_by_one(trial)
+            self.known[key] = ProbeResult(_numbers(call, trial))
             return y
         if not self._pays(call):
-            return call.exact()
+            return call.one_by_one()
         if self.known[key].reason is None:
             self.probe(call)
-        return call.fast() if self._passed(call) else call.exact()
+        return call.at_once() if self._passed(call) else call.one_by_one()
 
     def probe(self, call: Call) -> None:
         """Find out on a few rows whether both paths give the same, and remember it."""
-        key = (call.way, call.shared.training)
+        key = (call.way, call.training)
         with torch.inference_mode(False):  # gradients are compared too, whoever asks
-            few, trial = _normal(call.few()), Trial(still=True)
+            few, trial = _normal(call.sample()), Trial(still=True)
         if isinstance(few, Mixed) and len(few.ids) < 3:
             return  # too few to see whether rows are independent: some other call will show
         with torch.inference_mode(False):
             reason = compared(few, trial)
-        self.known[key] = Known(
+        self.known[key] = ProbeResult(
             self.known[key].numbers if key in self.known else _numbers(few, trial), reason
         )
         if reason and self.strategy == "vmap":
@@ -104,12 +104,12 @@ class Paths:
 
     def _pays(self, call: Call) -> bool:
         if self.strategy == "auto":
-            known = self.known.get((call.way, call.shared.training))
-            return known is not None and at_once_pays(len(call.tasks), known.numbers * call.rows)
+            known = self.known.get((call.way, call.training))
+            return known is not None and at_once_pays(len(call.numbers), known.numbers * call.rows)
         return self.strategy == "vmap"
 
     def _passed(self, call: Call) -> bool:
-        known = self.known.get((call.way, call.shared.training))
+        known = self.known.get((call.way, call.training))
         return known is not None and known.reason == ""
 
 

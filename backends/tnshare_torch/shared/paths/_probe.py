@@ -27,19 +27,19 @@ def compared(call: Call, trial: Trial) -> str:
     held = {name: buffer.clone() for name, buffer in _buffers(call)}
     state = _random_state(call.x)
     try:
-        expected = _of(call, call.exact, trial)
+        expected = _of(call, call.one_by_one, trial)
         if any(not torch.equal(a, b) for a, b in zip(state, _random_state(call.x), strict=True)):
             return "the network draws random numbers, so that no two runs are the same"
         if isinstance(call, Mixed) and any(not torch.equal(b, held[n]) for n, b in _buffers(call)):
             return "the network writes to buffers, and what it writes depends on how rows are grouped"
         _restore(call, held)
         if isinstance(call, Mixed):
-            if not _of(call, call.alone).alike(expected):
+            if not _of(call, call.row_by_row).alike(expected):
                 return "what becomes of a row depends on the other rows"
             _restore(call, held)
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # that a function has no batching rule is a warning
-            found = _of(call, call.fast)
+            found = _of(call, call.at_once)
         return "" if found.alike(expected) else "the numbers differ from those of one task at a time"
     except Exception as error:  # whatever a user's network and vmap say to each other
         return f"{type(error).__name__}: {error}".splitlines()[0]
@@ -89,8 +89,9 @@ def measured(
 
 
 def _of(call: Call, run: Callable[[Trial], Any], trial: Trial | None = None) -> Measured:
-    shared = call.shared
-    return measured(lambda: run(trial or Trial(still=True)), shared.parameters(), shared.tasks.buffers())
+    common, kept = call.tasks.common, call.tasks.kept
+    parameters = [*common.parameters(), *kept.parameters()]
+    return measured(lambda: run(trial or Trial(still=True)), parameters, kept.buffers())
 
 
 def _weighted(leaf: torch.Tensor) -> torch.Tensor:
@@ -104,7 +105,7 @@ def _random_state(like: torch.Tensor) -> list[torch.Tensor]:
 
 
 def _buffers(call: Call) -> list[tuple[str, torch.Tensor]]:
-    return list(call.shared.tasks.named_buffers())
+    return list(call.tasks.kept.named_buffers())
 
 
 def _restore(call: Call, held: dict[str, torch.Tensor]) -> None:

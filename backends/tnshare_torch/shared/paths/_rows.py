@@ -10,28 +10,20 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 import tnshare as tn
+from tnshare.planning import RowGroups, read_tasks
+from tnshare_torch._ops import ops
 
 
 def read_ids(task: Any, tasks: int) -> int | np.ndarray[Any, Any]:
     """The number of a task, or one for each row."""
-    ids = _read(task) if isinstance(task, torch.Tensor) else np.asarray(task)
-    if not np.issubdtype(ids.dtype, np.integer):
-        raise tn.TnshareError(f"task ids must be whole numbers: found dtype {ids.dtype}")
-    if ids.ndim > 1:
-        raise tn.TnshareError(f"a task must be a whole number, or ids (rows,): found shape {ids.shape}")
-    wrong = np.flatnonzero((ids < 0) | (ids >= tasks))
-    if len(wrong):
-        where = f" in row {wrong[0]}" if ids.ndim else ""
-        raise tn.TnshareError(
-            f"task {ids.reshape(-1)[wrong[0]]}{where} is out of range: expected 0 <= task <= {tasks - 1}"
-        )
-    return ids if ids.ndim else int(ids)
+    known = _read(task) if isinstance(task, torch.Tensor) else task
+    found: int | np.ndarray[Any, Any] = read_tasks(known, ("task",), (tasks,), ops).ids[0]
+    return found
 
 
-def _read(ids: torch.Tensor) -> np.ndarray[Any, Any]:
+def _read(ids: torch.Tensor) -> Any:
     if ids.is_floating_point() or ids.is_complex():
-        kind = str(ids.dtype).removeprefix("torch.")
-        raise tn.TnshareError(f"task ids must be whole numbers: found dtype {kind}")
+        return ids  # refused by its dtype, which NumPy may not have
     if ids.layout != torch.strided:
         raise tn.TnshareError(f"task ids must be dense: found {ids.layout}; convert with to_dense()")
     if ids.is_meta:
@@ -63,36 +55,47 @@ def check_entries(xs: Any, tasks: int) -> None:
         )
 
 
-class Groups:
-    """Rows grouped by task: the tasks that are ``present``, with ``counts`` of rows; ``order`` sorts them."""
+def check_input(x: Any, rows: int, dim: int) -> None:
+    """Refuse what has not one row for each task id."""
+    if not isinstance(x, torch.Tensor) or x.ndim <= dim or x.shape[dim] != rows:
+        found = tuple(x.shape) if isinstance(x, torch.Tensor) else type(x).__name__
+        raise tn.TnshareError(
+            f"one task id for each row: expected x with {rows} rows along axis {dim}, found {found}"
+        )
 
-    def __init__(self, ids: np.ndarray[Any, Any], dim: int) -> None:
+
+def check_named(kwargs: Mapping[str, Any], dims: Mapping[str, int | None], rows: int, dim: int) -> None:
+    """Refuse keyword arguments of which it is not known whether they have rows."""
+    for name, value in kwargs.items():
+        doubtful = name not in dims and isinstance(value, torch.Tensor) and value.ndim > dim
+        if doubtful and value.shape[dim] == rows > 1:
+            raise tn.TnshareError(
+                f"does {name!r}, of shape {tuple(value.shape)}, have a row for each of the {rows} rows "
+                f"of x? Say so: share(..., batch_dims={{{name!r}: {dim}}}), or {{{name!r}: None}} if not"
+            )
+
+
+class Groups:
+    """Rows along an axis grouped by task: the tasks that are ``present``, with ``counts`` of rows."""
+
+    def __init__(self, ids: np.ndarray[Any, Any], tasks: int, dim: int) -> None:
         if not len(ids):
             raise tn.TnshareError("a batch of no rows has no tasks to run: found 0 ids")
-        self.rows, self.dim = len(ids), dim
-        self.order = np.argsort(ids, kind="stable")
-        present, counts = np.unique(ids, return_counts=True)
-        self.present: list[int] = present.tolist()
-        self.counts: list[int] = counts.tolist()
+        self.groups, self.rows, self.dim = RowGroups.of([ids], (tasks,)), len(ids), dim
+        self.present: list[int] = self.groups.present[0].tolist()
+        self.counts: list[int] = self.groups.counts.tolist()
 
     def parts(self, x: Any) -> list[torch.Tensor]:
         """The rows of each task that is present."""
-        if not isinstance(x, torch.Tensor) or x.ndim <= self.dim or x.shape[self.dim] != self.rows:
-            found = tuple(x.shape) if isinstance(x, torch.Tensor) else type(x).__name__
-            raise tn.TnshareError(
-                f"one task id for each row: expected x with {self.rows} rows along axis {self.dim}, found "
-                f"{found}"
-            )
+        check_input(x, self.rows, self.dim)
         return self._split(x, self.dim)
 
     def named(self, kwargs: Mapping[str, Any], dims: Mapping[str, int | None]) -> list[dict[str, Any]]:
         """Keyword arguments for each task: those of which it is known have their rows split as x has."""
+        check_named(kwargs, dims, self.rows, self.dim)
         found: list[dict[str, Any]] = [dict(kwargs) for _ in self.present]
         for name, value in kwargs.items():
-            dim = dims.get(name)
-            if name not in dims:
-                self._refuse_doubtful(name, value)
-            elif dim is not None:
+            if (dim := dims.get(name)) is not None:
                 for one, part in zip(found, self._split(value, dim), strict=True):
                     one[name] = part
         return found
@@ -106,37 +109,30 @@ class Groups:
                 put.append(None)
                 continue
             check_rows(column, self.counts, self.dim)
-            back = on(column[0], np.argsort(self.order, kind="stable"))
+            back = index_on_device_of(column[0], self.groups.places)
             put.append(torch.cat(column, self.dim).index_select(self.dim, back))
         return tree_unflatten(put, leaves[0][1])
 
     def _split(self, x: torch.Tensor, dim: int) -> list[torch.Tensor]:
         if len(self.present) == 1:
             return [x]
-        return list(x.index_select(dim, on(x, self.order)).split(self.counts, dim))  # type: ignore[no-untyped-call]
-
-    def _refuse_doubtful(self, name: str, value: Any) -> None:
-        dim = self.dim
-        if isinstance(value, torch.Tensor) and value.ndim > dim and value.shape[dim] == self.rows > 1:
-            raise tn.TnshareError(
-                f"does {name!r}, of shape {tuple(value.shape)}, have a row for each of the {self.rows} rows "
-                f"of x? Say so: share(..., batch_dims={{{name!r}: {dim}}}), or {{{name!r}: None}} if not"
-            )
+        rows = x.index_select(dim, index_on_device_of(x, self.groups.order))
+        return list(rows.split(self.counts, dim))  # type: ignore[no-untyped-call]
 
 
-def on(x: torch.Tensor, index: np.ndarray[Any, Any]) -> torch.Tensor:
+def index_on_device_of(x: torch.Tensor, index: np.ndarray[Any, Any]) -> torch.Tensor:
     """An index where x is."""
     return torch.as_tensor(index, device=x.device)
 
 
-def stacked(outputs: list[Any], must: bool) -> Any:
+def stack_outputs(outputs: list[Any], required: bool) -> Any:
     """Outputs of all tasks as one, a task axis first; a list where their shapes differ, if that may be."""
     leaves = [tree_flatten(output) for output in outputs]
     # Compared, not put into a set, which would make constants of sizes that compiled code leaves open.
     shapes = [(str(spec), [getattr(leaf, "shape", None) for leaf in flat]) for flat, spec in leaves]
     alike = all(shape == shapes[0] for shape in shapes)
     tensors = all(leaf is None or isinstance(leaf, torch.Tensor) for leaf in leaves[0][0])
-    if not (alike and tensors) and must:
+    if not (alike and tensors) and required:
         raise tn.TnshareError(
             "the outputs of tasks differ in shape, or are no tensors: give a list of inputs, and get a list"
         )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,14 +13,10 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from tnshare.planning import group
 from tnshare_torch.shared.running._replacing import Trial
+from tnshare_torch.shared.running._weights import CallTasks
 
-from ._at_once import at_once
-from ._one_by_one import one_by_one
-from ._rows import Groups, check_rows, on, stacked
-
-if TYPE_CHECKING:
-    from tnshare_torch.shared._shared_network import Shared
-    from tnshare_torch.shared.running._call_tasks import Cast
+from ._both_paths import at_once, one_by_one
+from ._rows import Groups, check_input, check_named, check_rows, index_on_device_of, stack_outputs
 
 _FEW = 3  # rows of a task that a probe runs
 
@@ -28,16 +25,20 @@ _FEW = 3  # rows of a task that a probe runs
 class Call:
     """An input for several tasks of a shared network, or of others that are given by their codes."""
 
-    shared: Shared
-    cast: Cast
-    x: torch.Tensor
+    tasks: CallTasks
+    x: Any
     kwargs: Mapping[str, Any]
     way = ""
 
     @property
-    def tasks(self) -> Sequence[int]:
+    def numbers(self) -> Sequence[int]:
         """The tasks that run."""
-        return range(len(self.cast))
+        return range(len(self.tasks))
+
+    @property
+    def training(self) -> bool:
+        """Whether the network is in training, where it may compute something else."""
+        return self.tasks.weights.template.training
 
     @property
     def rows(self) -> int:
@@ -47,17 +48,17 @@ class Call:
     @property
     def row_dim(self) -> int:
         """The axis of rows."""
-        return self.shared.batch_dim
+        return self.tasks.weights.batch_dim
 
-    def exact(self, trial: Trial | None = None) -> Any:
+    def one_by_one(self, trial: Trial | None = None) -> Any:
         """One task after the other."""
         raise NotImplementedError
 
-    def fast(self, trial: Trial | None = None) -> Any:
+    def at_once(self, trial: Trial | None = None) -> Any:
         """All at once."""
         raise NotImplementedError
 
-    def few(self) -> Call:
+    def sample(self) -> Call:
         """The same with fewer rows."""
         dim = self.row_dim
         return self if self.x.ndim <= dim else replace(self, x=self.x.narrow(dim, 0, min(self.rows, _FEW)))
@@ -68,12 +69,12 @@ class FanOut(Call):
 
     way = "fan_out"
 
-    def exact(self, trial: Trial | None = None) -> Any:
-        several = [self.x] * len(self.tasks), [self.kwargs] * len(self.tasks)
-        return stacked(one_by_one(self.shared, self.cast, self.tasks, *several, trial), must=False)
+    def one_by_one(self, trial: Trial | None = None) -> Any:
+        several = [self.x] * len(self.numbers), [self.kwargs] * len(self.numbers)
+        return stack_outputs(one_by_one(self.tasks, self.numbers, *several, trial), required=False)
 
-    def fast(self, trial: Trial | None = None) -> Any:
-        return at_once(self.shared, self.cast, self.tasks, (self.x, None), (self.kwargs, {}), trial)
+    def at_once(self, trial: Trial | None = None) -> Any:
+        return at_once(self.tasks, self.numbers, (self.x, None), (self.kwargs, {}), trial)
 
 
 class Each(Call):
@@ -83,14 +84,14 @@ class Each(Call):
 
     @property
     def row_dim(self) -> int:
-        return self.shared.batch_dim + 1
+        return self.tasks.weights.batch_dim + 1
 
-    def exact(self, trial: Trial | None = None) -> Any:
-        several = list(self.x.unbind(0)), [self.kwargs] * len(self.tasks)
-        return stacked(one_by_one(self.shared, self.cast, self.tasks, *several, trial), must=True)
+    def one_by_one(self, trial: Trial | None = None) -> Any:
+        several = list(self.x.unbind(0)), [self.kwargs] * len(self.numbers)
+        return stack_outputs(one_by_one(self.tasks, self.numbers, *several, trial), required=True)
 
-    def fast(self, trial: Trial | None = None) -> Any:
-        return at_once(self.shared, self.cast, self.tasks, (self.x, 0), (self.kwargs, {}), trial)
+    def at_once(self, trial: Trial | None = None) -> Any:
+        return at_once(self.tasks, self.numbers, (self.x, 0), (self.kwargs, {}), trial)
 
 
 @dataclass(frozen=True)
@@ -100,36 +101,37 @@ class Mixed(Call):
     ids: np.ndarray[Any, Any]
     way = "mixed"
 
-    @property
-    def tasks(self) -> Sequence[int]:
+    @cached_property
+    def numbers(self) -> Sequence[int]:
         return sorted(set(self.ids.tolist()))
 
     @property
     def rows(self) -> int:
-        return -(-len(self.ids) // max(len(self.tasks), 1))
+        return -(-len(self.ids) // max(len(self.numbers), 1))
 
-    def exact(self, trial: Trial | None = None) -> Any:
-        groups = Groups(self.ids, self.row_dim)
-        inputs = groups.parts(self.x), groups.named(self.kwargs, self.shared.batch_dims)
-        return groups.joined(one_by_one(self.shared, self.cast, groups.present, *inputs, trial))
+    def one_by_one(self, trial: Trial | None = None) -> Any:
+        groups = Groups(self.ids, len(self.tasks), self.row_dim)
+        inputs = groups.parts(self.x), groups.named(self.kwargs, self.tasks.weights.batch_dims)
+        return groups.joined(one_by_one(self.tasks, groups.present, *inputs, trial))
 
-    def fast(self, trial: Trial | None = None) -> Any:
+    def at_once(self, trial: Trial | None = None) -> Any:
         """Groups padded to the longest; for networks that treat every row alone."""
-        Groups(self.ids, self.row_dim).parts(self.x)  # refuses what does not fit
-        groups = group([self.ids], (len(self.cast),), False)
+        dims = self.tasks.weights.batch_dims
+        check_input(self.x, len(self.ids), self.row_dim)
+        check_named(self.kwargs, dims, len(self.ids), self.row_dim)
+        groups = group([self.ids], (len(self.tasks),), False)
         if groups is None:  # mostly padding
-            return self.exact(trial)
-        count, dims = len(groups.present[0]), self.shared.batch_dims
+            return self.one_by_one(trial)
+        count = len(groups.present[0])
 
         def padded(value: torch.Tensor, dim: int) -> torch.Tensor:
             shape = (*value.shape[:dim], count, groups.longest, *value.shape[dim + 1 :])
-            return value.index_select(dim, on(value, groups.rows)).reshape(shape)
+            return value.index_select(dim, index_on_device_of(value, groups.rows)).reshape(shape)
 
-        Groups(self.ids, self.row_dim).named(self.kwargs, dims)
         split = {name: d for name in self.kwargs if (d := dims.get(name)) is not None}
         named = {n: padded(v, split[n]) if n in split else v for n, v in self.kwargs.items()}
-        tasks, x = groups.present[0].tolist(), (padded(self.x, self.row_dim), self.row_dim)
-        y = at_once(self.shared, self.cast, tasks, x, (named, split), trial)
+        numbers, x = groups.present[0].tolist(), (padded(self.x, self.row_dim), self.row_dim)
+        y = at_once(self.tasks, numbers, x, (named, split), trial)
         flat, spec = tree_flatten(y)
         return tree_unflatten([self._rows(leaf, groups.back, groups.longest) for leaf in flat], spec)
 
@@ -139,23 +141,23 @@ class Mixed(Call):
             return None
         dim = self.row_dim
         check_rows(leaf.unbind(0), [longest] * len(leaf), dim)
-        return leaf.movedim(0, dim).flatten(dim, dim + 1).index_select(dim, on(leaf, back))
+        return leaf.movedim(0, dim).flatten(dim, dim + 1).index_select(dim, index_on_device_of(leaf, back))
 
-    def few(self) -> Mixed:
+    def sample(self) -> Mixed:
         """Three rows, two of one task and one of another, so that groups are padded."""
-        tasks = [*self.tasks, *(task for task in range(len(self.cast)) if task not in self.tasks)]
+        tasks = [*self.numbers, *(task for task in range(len(self.tasks)) if task not in self.numbers)]
         few = min(len(self.ids), _FEW)
         chosen, ids = np.arange(few), np.array([tasks[0], tasks[0], tasks[min(1, len(tasks) - 1)]])[:few]
-        dims = self.shared.batch_dims
+        dims = self.tasks.weights.batch_dims
         named = {n: _chosen(v, dims.get(n), chosen) for n, v in self.kwargs.items()}
         return replace(self, x=_chosen(self.x, self.row_dim, chosen), kwargs=named, ids=ids)
 
-    def alone(self, trial: Trial | None = None) -> Any:
+    def row_by_row(self, trial: Trial | None = None) -> Any:
         """Every row as a group of its own: what grouped rows must equal, if they are independent."""
-        dims, rows = self.shared.batch_dims, [np.array([n]) for n in range(len(self.ids))]
+        dims, rows = self.tasks.weights.batch_dims, [np.array([n]) for n in range(len(self.ids))]
         inputs = [_chosen(self.x, self.row_dim, row) for row in rows]
         kwargs = [{n: _chosen(v, dims.get(n), row) for n, v in self.kwargs.items()} for row in rows]
-        outputs = one_by_one(self.shared, self.cast, self.ids.tolist(), inputs, kwargs, trial)
+        outputs = one_by_one(self.tasks, self.ids.tolist(), inputs, kwargs, trial)
         leaves = [tree_flatten(output) for output in outputs]
         columns = zip(*(flat for flat, _ in leaves), strict=True)
         put = [None if column[0] is None else torch.cat(column, self.row_dim) for column in columns]
@@ -164,4 +166,4 @@ class Mixed(Call):
 
 def _chosen(value: Any, dim: int | None, rows: np.ndarray[Any, Any]) -> Any:
     """Some rows of an argument that has rows."""
-    return value if dim is None else value.index_select(dim, on(value, rows))
+    return value if dim is None else value.index_select(dim, index_on_device_of(value, rows))

@@ -22,7 +22,7 @@ import tnshare as tn
 Function = Callable[..., Any]
 
 
-class Rows:
+class VmappedRows:
     """The rows of a call: how many, and at which level of vmap."""
 
     def __init__(self, count: int, level: int) -> None:
@@ -40,7 +40,7 @@ class Rows:
 def folding(function: Function) -> Function:
     """A function that treats each entry along the first axis alone: rows are more of these."""
 
-    def folded(rows: Rows, input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    def folded(rows: VmappedRows, input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         own = input.shape[0]
 
         def unfolded(y: torch.Tensor) -> torch.Tensor:
@@ -54,7 +54,7 @@ def folding(function: Function) -> Function:
 
 
 def layer_norm(
-    rows: Rows,
+    rows: VmappedRows,
     input: torch.Tensor,
     normalized_shape: Sequence[int],
     weight: torch.Tensor | None = None,
@@ -67,7 +67,7 @@ def layer_norm(
 
 
 def group_norm(
-    rows: Rows,
+    rows: VmappedRows,
     input: torch.Tensor,
     num_groups: int,
     weight: torch.Tensor | None = None,
@@ -80,7 +80,7 @@ def group_norm(
 
 
 def batch_norm(
-    rows: Rows,
+    rows: VmappedRows,
     input: torch.Tensor,
     running_mean: torch.Tensor | None,
     running_var: torch.Tensor | None,
@@ -98,7 +98,7 @@ def batch_norm(
 
 
 def conv(
-    rows: Rows,
+    rows: VmappedRows,
     input: torch.Tensor,
     weight: torch.Tensor,
     bias: torch.Tensor | None = None,
@@ -126,7 +126,7 @@ def conv(
 
 
 def embedding(
-    rows: Rows,
+    rows: VmappedRows,
     input: torch.Tensor,
     weight: torch.Tensor,
     padding_idx: int | None = None,
@@ -152,7 +152,7 @@ def embedding(
 
 
 def attention(
-    rows: Rows,
+    rows: VmappedRows,
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
@@ -167,13 +167,13 @@ def attention(
     return rows.enter(functional.scaled_dot_product_attention(*every, attn_mask, **kwargs))
 
 
-def cat(rows: Rows, tensors: Sequence[torch.Tensor], dim: int = 0) -> torch.Tensor:
+def cat(rows: VmappedRows, tensors: Sequence[torch.Tensor], dim: int = 0) -> torch.Tensor:
     """`torch.cat`."""
     return rows.enter(torch.cat([rows.leave(tensor) for tensor in tensors], dim if dim < 0 else dim + 1))
 
 
 def dropout(
-    rows: Rows, input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+    rows: VmappedRows, input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> torch.Tensor:
     """`torch.nn.functional.dropout`."""
     if not training or p == 0:
@@ -182,7 +182,11 @@ def dropout(
 
 
 def pad(
-    rows: Rows, input: torch.Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None
+    rows: VmappedRows,
+    input: torch.Tensor,
+    pad: Sequence[int],
+    mode: str = "constant",
+    value: float | None = None,
 ) -> torch.Tensor:
     """`torch.nn.functional.pad`: modes other than "constant" leave the first axis alone."""
     if mode == "constant":
@@ -208,7 +212,7 @@ _FOLDED = (
     functional.pixel_shuffle,
     functional.unfold,
 )
-ASIDE: dict[Function, Function] = {
+OUTSIDE_VMAP: dict[Function, Function] = {
     **{function: folding(function) for function in _FOLDED},
     **dict.fromkeys((functional.conv1d, functional.conv2d, functional.conv3d), conv),
     **dict.fromkeys((torch.cat, torch.concat, torch.concatenate), cat),

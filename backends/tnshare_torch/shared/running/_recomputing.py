@@ -14,7 +14,7 @@ from torch.utils.checkpoint import CheckpointFunction, _CheckpointFrame
 Mode = Callable[[], AbstractContextManager[Any]]
 
 
-def running() -> Any:
+def current_checkpoint() -> Any:
     """The checkpoint that is running for the first time, if there is one.
 
     It is known to the hook through which torch saves tensors.
@@ -28,13 +28,13 @@ def running() -> Any:
     return next((c.cell_contents for c in cells if isinstance(c.cell_contents, _CheckpointFrame)), None)
 
 
-def enter_again(mode: Mode, outer: Any) -> None:
+def enter_on_recompute(mode: Mode, outer: Any) -> None:
     """Have a mode entered when the part of the network that is running is run again, in the backward pass.
 
     A checkpoint runs its function again outside of every mode. The ``outer`` one, which runs the whole call,
     enters it by itself.
     """
-    frame = running()
+    frame = current_checkpoint()
     if frame is not None and frame is not outer and not isinstance(frame.recompute_fn, _Entered):
         frame.recompute_fn = _Entered(mode, frame.recompute_fn)
 
@@ -55,7 +55,7 @@ def enter_reentrant(mode: Mode) -> None:
 
 def unrecorded(outer: Any) -> AbstractContextManager[Any]:
     """For what is computed once for all tasks: a checkpoint of a part of one must not run it again."""
-    frame = running()
+    frame = current_checkpoint()
     return nullcontext() if frame is None or frame is outer else saved_tensors_hooks(_same, _same)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +12,9 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
-from ._outside_vmap import ASIDE, Rows
-from ._recomputing import enter_again, enter_reentrant, running
-from ._soft_weight import Soft
+from ._outside_vmap import OUTSIDE_VMAP, VmappedRows
+from ._recomputing import current_checkpoint, enter_on_recompute, enter_reentrant
+from ._soft_weight import SoftWeight
 
 _DATA = torch.Tensor.data.__get__  # type: ignore[attr-defined]
 # Asked of a weight, not of what composes it.
@@ -29,7 +29,7 @@ _DROPS = frozenset(
         functional.feature_alpha_dropout,
     }
 )
-Pairs = Sequence[tuple[torch.Tensor, torch.Tensor | Soft]]
+Pairs = Sequence[tuple[torch.Tensor, torch.Tensor | SoftWeight]]
 
 
 def run_with(
@@ -39,15 +39,15 @@ def run_with(
     x: Any,
     kwargs: Mapping[str, Any],
     trial: Trial | None = None,
-    rows: Rows | None = None,
+    rows: VmappedRows | None = None,
 ) -> Any:
     """What a module computes with tensors in the place of its placeholders.
 
     ``task`` is the place of a task among those of the call, whose weights the soft ones have; ``rows`` says
     that it is one of the rows of compiled code.
     """
-    table = Table(pairs, task, rows)
-    with Replacing(table) if trial is None else Tried(table, trial):
+    table = Replacements(pairs, task, rows)
+    with ReplacingMode(table) if trial is None else TrialMode(table, trial):
         y = module(x, **kwargs)
     return table.real(y)
 
@@ -64,13 +64,13 @@ class Trial:
     numbers: int = 0
 
 
-class Table:
+class Replacements:
     """Tensors by the id of their placeholders, and placeholders by the id of their tensors."""
 
-    def __init__(self, pairs: Pairs, task: int, rows: Rows | None = None) -> None:
+    def __init__(self, pairs: Pairs, task: int, rows: VmappedRows | None = None) -> None:
         self.tensors = {id(placeholder): tensor for placeholder, tensor in pairs}
         self.placeholders = {id(tensor): p for p, tensor in pairs if isinstance(tensor, torch.Tensor)}
-        self.task, self.rows, self.outer = task, rows, running()
+        self.task, self.rows, self.outer = task, rows, current_checkpoint()
         self.pairs, self.trains = pairs, torch.is_grad_enabled()
 
     def real(self, tree: Any) -> Any:
@@ -78,7 +78,7 @@ class Table:
         if isinstance(tree, torch.Tensor):
             # Only placeholders are looked up: compiled code that has read the id of an input serves it alone.
             found = self.tensors.get(id(tree), tree) if tree.is_meta else tree
-            return found.composed(self.task) if isinstance(found, Soft) else found
+            return found.composed(self.task) if isinstance(found, SoftWeight) else found
         if type(tree) is tuple:
             return tuple([self.real(part) for part in tree])
         if type(tree) is list:
@@ -87,46 +87,40 @@ class Table:
             return tree_map_only(torch.Tensor, self.real, tree)
         return tree
 
-    def afresh(self) -> Table:
+    def afresh(self) -> Replacements:
         """The same, with soft weights that are composed anew: a graph of their own goes through them."""
-        alone = [(p, t.alone(self.task) if isinstance(t, Soft) else t) for p, t in self.pairs]
-        return Table(alone, 0, self.rows)
+        alone = [(p, t.alone(self.task) if isinstance(t, SoftWeight) else t) for p, t in self.pairs]
+        return Replacements(alone, 0, self.rows)
 
-    def soft(self, placeholder: Any) -> Soft | None:
+    def soft(self, placeholder: Any) -> SoftWeight | None:
         """The softly shared weight that a placeholder stands for, if it is one."""
         found = self.tensors.get(id(placeholder))
-        return found if isinstance(found, Soft) else None
+        return found if isinstance(found, SoftWeight) else None
 
 
-class Replacing(TorchFunctionMode):
+class ReplacingMode(TorchFunctionMode):
     """Every torch function that is given a placeholder is given its tensor instead.
 
     The table is by the id of placeholders, which refuse every operation: one that were missed would not
     compute with some task's numbers. A mode belongs to a thread, and so several may run at once.
     """
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Replacements) -> None:
         super().__init__()
         self.table = table
 
-    def another(self) -> Replacing:
+    def another(self) -> ReplacingMode:
         """The same mode, to be entered again: while it runs, it cannot be entered twice."""
-        return Replacing(self.table)
+        return ReplacingMode(self.table)
 
-    def afresh(self) -> Replacing:
+    def afresh(self) -> ReplacingMode:
         """The same for a part of the network that has a backward pass of its own."""
-        return Replacing(self.table.afresh())
+        return ReplacingMode(self.table.afresh())
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         table, named = self.table, kwargs or {}
         if not torch.compiler.is_compiling():
-            enter_again(self.another, table.outer)
+            enter_on_recompute(self.another, table.outer)
             if table.trains and not torch.is_grad_enabled():
                 enter_reentrant(self.afresh)
         if func is functional.linear:
@@ -135,8 +129,8 @@ class Replacing(TorchFunctionMode):
                 x = table.real(args[0] if args else named["input"])
                 bias = args[2] if len(args) > 2 else named.get("bias")
                 return soft.linear(table.task, x, table.real(bias))
-        if table.rows is not None and func in ASIDE:
-            return ASIDE[func](table.rows, *table.real(args), **table.real(named))
+        if table.rows is not None and func in OUTSIDE_VMAP:
+            return OUTSIDE_VMAP[func](table.rows, *table.real(args), **table.real(named))
         if not torch.compiler.is_compiling() and func in _ASKED and table.soft(args[0]) is not None:
             return func(*args)
         result = func(*table.real(args), **table.real(named))
@@ -146,20 +140,14 @@ class Replacing(TorchFunctionMode):
         return table.placeholders.get(id(result), result)
 
 
-class Tried(Replacing):
+class TrialMode(ReplacingMode):
     """The same for a trial."""
 
-    def __init__(self, table: Table, trial: Trial) -> None:
+    def __init__(self, table: Replacements, trial: Trial) -> None:
         super().__init__(table)
         self.trial = trial
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         named = dict(kwargs or {})
         if self.trial.still and func in _DROPS:
             return args[0] if args else named["input"]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -13,23 +14,19 @@ from torch.nn import functional
 
 import tnshare as tn
 from tnshare.execution import composing, halves
-from tnshare.planning import KEPT, profile_for, program
-from tnshare_torch._ops import ops
-from tnshare_torch.layers import autocasts
+from tnshare.planning import KEPT, Device, profile_for, program
+from tnshare_torch._ops import autocasts, ops
 
-from ._recomputing import running, unrecorded
+from ._recomputing import current_checkpoint, unrecorded
 
 ROWS = -1  # stands for a number of tasks: each row is one
-
-
 _MANY = 128  # about how many rows those are
-
 
 Program = Callable[..., torch.Tensor]
 
 
 @dataclass(frozen=True)
-class Applied:
+class StagedLinear:
     """A linear layer as programs: pieces of factors, each with their numbers and whether tasks differ in it,
     for all tasks at once; then the rest, for one."""
 
@@ -37,63 +34,76 @@ class Applied:
     rest: Program
 
 
-class Programs:
-    """How one weight is composed and applied. ``order`` brings the axes of the stack to the network's own."""
+class WeightPrograms:
+    """How one weight is composed and applied. ``order`` brings the axes of the stack to the network's own.
 
-    def __init__(self, network: tn.Network, order: tuple[int, ...]) -> None:
-        self.network, self.order = network, order
+    ``factors`` are the names of its nodes; ``coded`` is the one that holds the codes of tasks, at ``place``
+    among them. Modules keep these under ``code_key``, the others under ``key``.
+    """
+
+    def __init__(self, network: tn.Network, order: tuple[int, ...], key: str) -> None:
+        self.network, self.order, self.key = network, order, key
         self.is_matrix = order == (1, 0)
         self.in_features, self.size = network.shape[0], math.prod(network.shape[:-1])
-        self.ahead: dict[int, tuple[Program, Applied | None]] = {}
+        self.factors = tuple(node.name for node in network.nodes)
+        (self.place,) = (n for n, node in enumerate(network.nodes) if network.is_coded(node))
+        self.coded = self.factors[self.place]
+        self.code_key = f"{key}:{self.coded}"
+        self.planned: dict[int, tuple[Program, StagedLinear | None]] = {}
 
     def compose(self, tasks: int) -> Program:
         """Weights (task, ...) of so many tasks, from the factors."""
-        return self.ahead[tasks][0] if torch.compiler.is_compiling() else self._compose(tasks)
+        return self.planned[tasks][0] if torch.compiler.is_compiling() else _composing(self, tasks)
 
-    def apply(self, tasks: int, rows: int, training: bool, like: torch.Tensor) -> Applied:
+    def apply(self, tasks: int, rows: int, training: bool, like: torch.Tensor) -> StagedLinear:
         """How so many rows of each task go through a matrix."""
         if torch.compiler.is_compiling():
-            found = self.ahead[tasks][1]
+            found = self.planned[tasks][1]
             assert found is not None
             return found
-        return self._apply(tasks, rows, training, like)
+        return _staged(self, tasks, rows, training, ops.device(like))
 
     def prepare(self, tasks: int, rows: int, like: torch.Tensor) -> None:
         """Make what a traced call of so many tasks will look for, each on about so many rows."""
-        if tasks not in self.ahead:
-            applied = self._apply(tasks, rows, True, like) if self.is_matrix else None
-            self.ahead[tasks] = self._compose(max(tasks, 1)), applied
-
-    def _compose(self, tasks: int) -> Program:
-        return program(composing(self.network, tasks, self.order), ops)
-
-    def _apply(self, tasks: int, rows: int, training: bool, like: torch.Tensor) -> Applied:
-        if tasks == ROWS:
-            tasks, rows = _MANY, 1
-        made = halves(self.network, tasks, rows, training, profile_for(ops.device(like)))
-        pieces = [(p.factors, p.own, None if p.plan is None else program(p.plan, ops)) for p in made.pieces]
-        return Applied(tuple(pieces), program(made.rest, ops))
+        if tasks not in self.planned:
+            staged = _staged(self, tasks, rows, True, ops.device(like)) if self.is_matrix else None
+            self.planned[tasks] = _composing(self, max(tasks, 1)), staged
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "ahead": {}}  # has functions, which no pickle holds
+        return {**self.__dict__, "planned": {}}  # has functions, which no pickle holds
 
 
-class Soft:
+# By the weight itself, of which there is one: to hash its network in every call would take longer.
+@lru_cache(maxsize=4096)
+def _composing(weight: WeightPrograms, tasks: int) -> Program:
+    return program(composing(weight.network, tasks, weight.order), ops)
+
+
+@lru_cache(maxsize=4096)
+def _staged(weight: WeightPrograms, tasks: int, rows: int, training: bool, device: Device) -> StagedLinear:
+    if tasks == ROWS:
+        tasks, rows = _MANY, 1
+    made = halves(weight.network, tasks, rows, training, profile_for(device))
+    pieces = [(p.factors, p.own, None if p.plan is None else program(p.plan, ops)) for p in made.pieces]
+    return StagedLinear(tuple(pieces), program(made.rest, ops))
+
+
+class SoftWeight:
     """One weight for the tasks of a call.
 
     ``factors`` are in the order of the network's nodes, codes of the tasks as rows. What depends on them
-    alone is computed for all these tasks at once, when the first of them asks for it. ``planned`` is for how
-    many tasks that is worth planning, if there are more than the rows tell: under vmap.
+    alone is computed for all these tasks at once, when the first of them asks for it. ``planned_tasks`` is
+    for how many tasks that is worth planning, if there are more than the rows tell: under vmap.
     """
 
     def __init__(
-        self, programs: Programs, factors: Sequence[torch.Tensor], code: int, planned: int = 0
+        self, programs: WeightPrograms, factors: Sequence[torch.Tensor], planned_tasks: int = 0
     ) -> None:
-        self.programs, self.factors, self.code = programs, list(factors), code
-        self.tasks = self.factors[code].shape[0]
-        self.planned, self.outer = planned or self.tasks, running()
+        self.programs, self.factors, self.place = programs, list(factors), programs.place
+        self.tasks = self.factors[self.place].shape[0]
+        self.planned_tasks, self.outer = planned_tasks or self.tasks, current_checkpoint()
         self._composed: dict[tuple[int, bool], torch.Tensor] = {}
-        self._applied: dict[bool, tuple[Applied, list[Sequence[torch.Tensor]]]] = {}
+        self._applied: dict[bool, tuple[StagedLinear, list[Sequence[torch.Tensor]]]] = {}
         self._given: list[tuple[torch.Tensor, int]] = []
 
     def composed(self, task: int) -> torch.Tensor:
@@ -103,11 +113,11 @@ class Soft:
             self._compose(task)
         return self._composed[key]
 
-    def alone(self, task: int) -> Soft:
+    def alone(self, task: int) -> SoftWeight:
         """The weight of one of the tasks, with nothing computed yet."""
         factors = list(self.factors)
-        factors[self.code] = factors[self.code][task : task + 1]
-        return Soft(self.programs, factors, self.code, self.planned)
+        factors[self.place] = factors[self.place][task : task + 1]
+        return SoftWeight(self.programs, factors, self.planned_tasks)
 
     def linear(self, task: int, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         """``functional.linear`` with the weight of a task."""
@@ -137,7 +147,7 @@ class Soft:
         several = min(most, self.tasks - start)
         factors = list(self.factors)
         if several < self.tasks:
-            factors[self.code] = factors[self.code][start : start + several]
+            factors[self.place] = factors[self.place][start : start + several]
             self._composed.clear()
         with _precise(factors[0]), unrecorded(self.outer):
             every = self.programs.compose(several)(*factors)
@@ -150,12 +160,12 @@ class Soft:
         dtype = x.dtype if autocasts(x.device.type) else self.factors[0].dtype
         return plain and x.shape[-1] == self.programs.in_features and x.dtype == dtype
 
-    def _pieces(self, x: torch.Tensor) -> tuple[Applied, list[Sequence[torch.Tensor]]]:
+    def _pieces(self, x: torch.Tensor) -> tuple[StagedLinear, list[Sequence[torch.Tensor]]]:
         graded = torch.is_grad_enabled()
         if graded not in self._applied:
             traced = torch.compiler.is_compiling()
             rows = 0 if traced else max(x.numel() // x.shape[-1], 1)
-            applied = self.programs.apply(self.planned, rows, graded, x)
+            applied = self.programs.apply(self.planned_tasks, rows, graded, x)
             pieces: list[Sequence[torch.Tensor]] = []
             with unrecorded(self.outer):
                 for numbers, own, contract in applied.pieces:

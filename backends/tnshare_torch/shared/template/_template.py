@@ -28,17 +28,17 @@ def template_of(model: nn.Module) -> nn.Module:
     """A copy whose parameters and buffers are placeholders; tied ones stay tied."""
 
     # As a memo of what is copied already, wherever the network has them: in an RNN's own list of weights too.
-    return copy.deepcopy(model, {id(t): Placeholder(t, name) for name, t in tensors_of(model).items()})
+    return copy.deepcopy(model, {id(t): Placeholder(t, name) for name, t in named_tensors(model).items()})
 
 
-def tensors_of(module: nn.Module) -> dict[str, torch.Tensor]:
+def named_tensors(module: nn.Module) -> dict[str, torch.Tensor]:
     """Parameters and buffers by name; of tied ones, the first name."""
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
 
-def fill(template: nn.Module, tensors: Mapping[str, torch.Tensor]) -> nn.Module:
+def filled_copy(template: nn.Module, tensors: Mapping[str, torch.Tensor]) -> nn.Module:
     """A plain module with these tensors."""
-    return copy.deepcopy(template, {id(p): tensors[name] for name, p in tensors_of(template).items()})
+    return copy.deepcopy(template, {id(p): tensors[name] for name, p in named_tensors(template).items()})
 
 
 def orders_of(module: nn.Module) -> dict[str, tuple[int, ...]]:
@@ -105,7 +105,7 @@ def _parts(
         ]
 
     def names(m: nn.Module) -> list[object]:
-        return [(name, t.dtype if dtypes else "") for name, t in tensors_of(m).items()]
+        return [(name, t.dtype if dtypes else "") for name, t in named_tensors(m).items()]
 
     yield "modules", modules(one, dict(other.named_modules())), modules(other, dict(one.named_modules()))
     yield "parameters and buffers", names(one), names(other)
@@ -122,7 +122,7 @@ def _constants(module: nn.Module, other: nn.Module | None) -> list[object]:
 
 
 def _loose(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    registered = set(map(id, tensors_of(model).values()))
+    registered = set(map(id, named_tensors(model).values()))
     for path, module in model.named_modules():
         for name, value in vars(module).items():
             if name in ("_parameters", "_buffers", "_modules"):

@@ -1,0 +1,1 @@
+"""The experiments, each on its images: which draws, which methods, which settings."""

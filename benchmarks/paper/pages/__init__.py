@@ -1,0 +1,1 @@
+"""What was found, judged and shown beside what the paper printed."""

@@ -1,0 +1,1 @@
+"""What is trained: networks, tasks, methods, and how."""

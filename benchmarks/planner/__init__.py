@@ -1,0 +1,1 @@
+"""The planner against everything that one could write instead: `python -m benchmarks planner --help`."""

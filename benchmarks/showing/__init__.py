@@ -1,0 +1,1 @@
+"""What was measured, as text, pages and figures, and as numbers that documents cite."""

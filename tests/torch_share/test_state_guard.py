@@ -51,12 +51,12 @@ class Net(nn.Module):
 
 CHANGES = {
     "list": (lambda m: m.rows[1].append(3), r"rows\[1\]"),
-    "dict": (lambda m: m.words["a"].update(b=2), "words.a"),
+    "dict": (lambda m: m.words["a"].update(b=2), "words.a.b"),
     "set": (lambda m: m.few.add(2), "few"),
     "deque": (lambda m: m.last.append(2), "last"),
     "object": (lambda m: m.cache.held["a"].append(1), "cache.held.a"),
-    "attribute of an object": (lambda m: setattr(m.cache, "more", 1), "cache"),
-    "namespace": (lambda m: setattr(m.space, "a", 2), "space"),
+    "attribute of an object": (lambda m: setattr(m.cache, "more", 1), "cache.more"),
+    "namespace": (lambda m: setattr(m.space, "a", 2), "space.a"),
     "closure": (lambda m: m.step(), "step.count"),
     "tensor": (lambda m: m.kept.add_(1), "kept"),
     "tensor in a list": (lambda m: m.nested[0].mul_(2), r"nested\[0\]"),
@@ -75,7 +75,7 @@ def test_a_change_is_named_and_taken_back(name):
     net = Net()
     before = told(net)
     for _ in range(2):
-        with pytest.raises(tn.TnshareError, match=f"changes '{path}"), StateGuard(net):
+        with pytest.raises(tn.TnshareError, match=f"assigns to '{path}"), StateGuard(net):
             change(net)
         assert told(net) == before
     assert net.step() == 1

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
-import torch
 from torch import nn
 
 from tnshare.checks import whole
@@ -36,10 +35,11 @@ def share(
     except_: Sequence[str] = (),
     layers: Mapping[str, Setting] | None = None,
     batch_dim: int = 0,
-    batch_dims: Mapping[str, int | None] | None = None,
+    batch_dims: Mapping[str, int | str | None] | None = None,
     scratch: Sequence[str] = (),
+    ignore: Sequence[str] = (),
     strategy: Strategy = "auto",
-    example: torch.Tensor | None = None,
+    example: Any = None,
 ) -> Shared:
     """One module for T networks of one architecture, which are left as they are.
 
@@ -51,18 +51,23 @@ def share(
     "hard" (one weight for all tasks), "single" (one for each), or keywords: ``{"fc*": {"method": "tt",
     "eps": 0.05}}``. Networks in a dict give tasks their names.
 
+    Networks that differ in anything but tensors, a number, an activation, a mode, a hook, are refused: all
+    would have it from the first. ``ignore`` names what does not matter, ``"scale"`` or ``"blocks.*.scale"``.
+
     Rows of mixed tasks lie along ``batch_dim`` of the input and of every output; ``batch_dims`` says so of
-    keyword arguments, by name (None: they have no rows). ``scratch`` names attributes, by pattern, that a
+    keyword arguments, by name: the axis of rows, "tasks" for an entry for each task, None for what is the
+    same for all. Containers are split like their tensors. ``scratch`` names attributes, by pattern, that a
     network may assign to in its forward because no task reads what another left there.
 
     ``strategy`` says how several tasks run: "loop", one after the other; "vmap", all at once, or an error;
     "auto", at once where that is faster and a probe has found the same numbers, else one after the other
     (``shared.explain()`` says why). Dropout draws other numbers at once than one after the other. An
-    ``example`` input of one task has all ways tried out now, and lets compiled code mix tasks in a batch.
+    ``example`` input of one task, or (input, keyword arguments), has all ways compared now with the networks
+    given, and lets compiled code mix tasks in a batch.
     """
     given = list(models.values() if isinstance(models, Mapping) else models)
     roster = Roster.of(models if isinstance(models, Mapping) else given, "models")
-    check_alike(given)
+    check_alike(given, ignore)
     model = share_arrays(
         [{name: array_of(p) for name, p in model.named_parameters()} for model in given],
         orders_of(given[0]),
@@ -83,8 +88,9 @@ def share(
         batch_dim=whole("batch_dim", batch_dim, least=0),
         batch_dims=batch_dims,
         scratch=scratch,
+        ignore=ignore,
         strategy=strategy,
     )
     if example is not None:
-        try_out(shared, example)
+        try_out(shared, given, example)
     return shared

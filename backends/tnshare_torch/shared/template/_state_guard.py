@@ -38,14 +38,10 @@ class StateGuard:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        changed = [place.path for place in self.places if place.changed()]
-        if not changed:
-            return
-        for place in self.places:
-            place.restore()
-        if kind is None:
+        changed = [path for place in self.places for path in place.undone(self._may)]
+        if changed and kind is None:
             raise tn.TnshareError(
-                f"the network changes {changed[0]!r} in its forward, which all tasks have in common: "
+                f"the network assigns to {changed[0]!r} in its forward, which would mix the tasks up: "
                 "register a buffer and write to it in place, say with copy_, for what each task remembers; "
                 f"or name what no task reads of another, share(..., scratch=[{changed[0]!r}])"
             )
@@ -61,18 +57,27 @@ class _Place:
         self.path, self.read, self.write = path, read, write
         self.before = read()
 
-    def changed(self) -> bool:
-        return not _same(self.read(), self.before)
-
-    def restore(self) -> None:
-        if self.changed():
+    def undone(self, may: Callable[[str], bool]) -> list[str]:
+        """The paths of what has changed and may not; it is put back."""
+        now = self.read()
+        if _same(now, self.before) or may(self.path):
+            return []
+        if not isinstance(now, dict):
             self.write(self.before)
+            return [self.path]
+        missing = object()
+        names = [n for n in {**self.before, **now} if now.get(n, missing) is not self.before.get(n, missing)]
+        changed = [f"{self.path}.{name}" for name in names if not may(f"{self.path}.{name}")]
+        kept = {name: now[name] for name in now if may(f"{self.path}.{name}")}
+        if changed:
+            self.write({**self.before, **kept})
+        return changed
 
 
 def _same(now: Any, before: Any) -> bool:
     """Whether two readings hold the same things, each in its place."""
     if isinstance(now, dict):
-        return list(now) == list(before) and all(now[key] is before[key] for key in now)
+        return now.keys() == before.keys() and all(now[key] is before[key] for key in now)
     if isinstance(now, set):
         return bool(now == before)
     if isinstance(now, list):
@@ -167,12 +172,11 @@ class _Numbers(_Place):
         self.path, self.tensor, self.copy = path, tensor, tensor.detach().clone()
         self.version, self.memory = _version(tensor), _memory(tensor)
 
-    def changed(self) -> bool:
-        return (_version(self.tensor), _memory(self.tensor)) != (self.version, self.memory)
-
-    def restore(self) -> None:
-        if self.changed():
-            self.tensor.data = self.copy
+    def undone(self, may: Callable[[str], bool]) -> list[str]:
+        if (_version(self.tensor), _memory(self.tensor)) == (self.version, self.memory):
+            return []
+        self.tensor.data = self.copy
+        return [self.path]
 
 
 def _version(tensor: torch.Tensor) -> int:

@@ -13,16 +13,25 @@ from typing import Any
 
 import torch
 from torch.utils._pytree import tree_leaves
+from torch.utils.weak import WeakTensorKeyDictionary
 
 import tnshare as tn
 
-_MARK = "_tnshare_computed_for"
+# By the tensor itself: an attribute of it would be copied and saved with it.
+_OWNERS: Any = WeakTensorKeyDictionary()
+
+
+class Owner:
+    """A task in a run, for which something is computed; of a call that is refused, nothing is ``valid``."""
+
+    def __init__(self, task: object) -> None:
+        self.task, self.valid = task, True
 
 
 class Provenance:
-    """What is computed while one task, or several at once, run; ``owner`` tells whom it is for."""
+    """What is computed while one task runs; ``owner`` tells whom it is for."""
 
-    def __init__(self, owner: object, given: Iterable[Any]) -> None:
+    def __init__(self, owner: Owner, given: Iterable[Any]) -> None:
         self.owner = owner
         self.given = [x for x in given if isinstance(x, torch.Tensor)]  # kept alive, for their ids
         self.known = {id(x) for x in self.given}
@@ -39,8 +48,8 @@ class Provenance:
             if own(x) or id(x) in self.known:
                 depends = True
                 continue
-            owner = getattr(x, _MARK, None)
-            if owner is not None and owner is not self.owner:
+            owner = _OWNERS.get(x)
+            if owner is not None and (owner.task is not self.owner.task or not owner.valid):
                 raise tn.TnshareError(
                     f"a tensor of shape {tuple(x.shape)} that was computed for another task is used"
                     f"{_place()}: something that all tasks have in common keeps it, say a cache of a helper "
@@ -53,7 +62,7 @@ class Provenance:
         """Say of what was computed whom it is for."""
         for x in tree_leaves(result):
             if isinstance(x, torch.Tensor):
-                setattr(x, _MARK, self.owner)
+                _OWNERS[x] = self.owner
 
 
 def _place() -> str:

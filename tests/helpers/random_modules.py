@@ -183,6 +183,9 @@ def _outcome(case: Case, calls: int, compiled: bool) -> Outcome:
         return Outcome("refused", str(error))
     except Exception as error:
         return Outcome("failed", f"share: {type(error).__name__}: {error}")
+    compiled = compiled and not any(
+        isinstance(b, STATEFUL) for b in case.models[0].blocks
+    )  # nobody can watch
     walk = _Walk(case, shared, copy.deepcopy(case.models))
     for number in range(calls):
         try:

@@ -40,6 +40,10 @@ def try_out(shared: Shared, models: Sequence[nn.Module], example: Example) -> No
     try:
         for mode in (True, False):
             shared.train(mode)
+            state = torch.get_rng_state()
+            for call in _calls(tasks, x, kwargs).values():
+                shared.paths.watch(call)
+            torch.set_rng_state(state)
             for way, (ours, theirs) in _ways(tasks, kwargs).items():
                 _compare(shared, models, x, way, ours, theirs)
             for graded in (True, False):

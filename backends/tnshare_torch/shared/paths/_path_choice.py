@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
@@ -68,6 +66,11 @@ class PathChooser:
         call.check()
         known = self.known.get(call.kind())
         if torch.compiler.is_compiling():
+            if self.suspicious:
+                raise tn.TnshareError(
+                    "the network leaves something where other tasks find it, as an earlier call has shown, "
+                    "and compiled code cannot watch it: call it without torch.compile, which says what it is"
+                )
             if call.alone:
                 return call.one_by_one()
             if known is None or not self._fits(call, known) or not self._pays(call, known):
@@ -99,6 +102,14 @@ class PathChooser:
                 f"{call.way}: tasks cannot run at once: {known.reason}; use strategy='auto'"
             )
 
+    def watch(self, call: Call) -> None:
+        """Refuse a network of which one task uses what another left. What a way cannot do, calls say."""
+        try:
+            self._watched(call, keep=False)
+        except Exception:
+            if self.suspicious or call.way == "one":
+                raise
+
     def rows_are_independent(self, call: Call, rows: int) -> bool:
         """Whether a probe has shown that no row of so many changes what becomes of another."""
         known = self.known.get(call.kind())
@@ -124,17 +135,26 @@ class PathChooser:
                 lines.append(f"{kind.way} ({'training' if kind.training else 'evaluation'}): {text}")
         return "\n".join(dict.fromkeys(lines))
 
-    def _watched(self, call: Call) -> Any:
-        """A call unlike those before: one by one, and nothing is left by one task for the next."""
-        trial = Trial(still=False, watched=True)
+    def _watched(self, call: Call, keep: bool = True) -> Any:
+        """A call unlike those before: one by one, and nothing is left by one task for the next.
+
+        If it is refused, or nothing is to be kept, buffers are as before.
+        """
+        trial, buffers = Trial(still=False, watched=True), list(call.tasks.kept.buffers())
+        held = [buffer.clone() for buffer in buffers]
         try:
-            with _undone(call):
-                y = call.one_by_one(trial)
+            y = call.one_by_one(trial)
         except tn.TnshareError:
-            self.suspicious = True
+            keep = False
+            self.suspicious = self.suspicious or any(owner.met for owner in trial.owners)
             for owner in trial.owners:
                 owner.valid = False
             raise
+        finally:
+            if not keep:
+                with torch.no_grad():
+                    for buffer, value in zip(buffers, held, strict=True):
+                        buffer.copy_(value)
         if len(self.known) < _MOST:
             known = self.known.setdefault(call.kind(), ProbeResult(_numbers(call, trial)))
             known.seen.update(call.numbers)
@@ -148,20 +168,6 @@ class PathChooser:
         if self.strategy == "auto":
             return at_once_pays(len(call.numbers), known.numbers * call.rows)
         return self.strategy == "vmap"
-
-
-@contextmanager
-def _undone(call: Call) -> Iterator[None]:
-    """What was written to buffers is taken back if the call is refused."""
-    buffers = list(call.tasks.kept.buffers())
-    held = [buffer.clone() for buffer in buffers]
-    try:
-        yield
-    except tn.TnshareError:
-        with torch.no_grad():
-            for buffer, value in zip(buffers, held, strict=True):
-                buffer.copy_(value)
-        raise
 
 
 def _numbers(call: Call, trial: Trial) -> float:

@@ -22,10 +22,13 @@ _OWNERS: Any = WeakTensorKeyDictionary()
 
 
 class Owner:
-    """A task in a run, for which something is computed; of a call that is refused, nothing is ``valid``."""
+    """A task in a run, for which something is computed.
+
+    Of a call that is refused nothing is ``valid``. It is refused if one has ``met`` what is another task's.
+    """
 
     def __init__(self, task: object) -> None:
-        self.task, self.valid = task, True
+        self.task, self.valid, self.met = task, True, False
 
 
 class Provenance:
@@ -50,6 +53,7 @@ class Provenance:
                 continue
             owner = _OWNERS.get(x)
             if owner is not None and (owner.task is not self.owner.task or not owner.valid):
+                self.owner.met = True
                 raise tn.TnshareError(
                     f"a tensor of shape {tuple(x.shape)} that was computed for another task is used"
                     f"{_place()}: something that all tasks have in common keeps it, say a cache of a helper "

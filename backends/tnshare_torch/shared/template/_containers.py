@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch.utils._pytree import SUPPORTED_NODES, tree_flatten, tree_unflatten
 
+import tnshare as tn
+
 Rebuild = Callable[[Sequence[Any]], Any]
 
 
@@ -21,6 +23,11 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
     compiled = torch.compiler.is_compiling()  # which torch's own containers must do for
     if compiled or type(tree) in SUPPORTED_NODES or (isinstance(tree, tuple) and hasattr(tree, "_fields")):
         own, spec = tree_flatten(tree)
+        if compiled and any(hasattr(part, "__dataclass_fields__") for part in own):
+            raise tn.TnshareError(
+                "in compiled code tensors can be in lists, tuples and dicts: found a dataclass; register it "
+                "with torch.utils._pytree.register_dataclass"
+            )
         if compiled or not any(_is_more(part) for part in own):
             return own, Structure(str(spec), None, (), spec)
         parts: list[Any] = own

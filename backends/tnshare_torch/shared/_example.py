@@ -21,7 +21,7 @@ from .template._template import named_tensors
 
 Theirs = Callable[[Sequence[nn.Module], torch.Tensor], Any]
 Example = Any  # an input, or (input, keyword arguments)
-_ROWS = 256  # to which an example is repeated, to see whether rows depend on one another
+_ROWS = 1024  # to which an example is repeated, to see whether rows depend on one another
 _NUMBERS = 2**20  # of which it has at most then
 
 

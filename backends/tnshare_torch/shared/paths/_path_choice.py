@@ -64,18 +64,9 @@ class PathChooser:
     def run(self, call: Call) -> Any:
         """The outputs of a call."""
         call.check()
-        known = self.known.get(call.kind())
         if torch.compiler.is_compiling():
-            if self.suspicious:
-                raise tn.TnshareError(
-                    "the network leaves something where other tasks find it, as an earlier call has shown, "
-                    "and compiled code cannot watch it: call it without torch.compile, which says what it is"
-                )
-            if call.alone:
-                return call.one_by_one()
-            if known is None or not self._fits(call, known) or not self._pays(call, known):
-                return call.one_by_one()
-            return call.at_once()
+            return self._traced(call)
+        known = self.known.get(call.kind())
         if call.x is None or not ops.concrete(call.x) or _transformed():
             return call.one_by_one()
         if self.suspicious or known is None or not known.seen.issuperset(call.numbers):
@@ -85,6 +76,20 @@ class PathChooser:
         if not known.reason and not self._fits(call, known):
             self.probe(call)
         return call.at_once() if self._fits(call, known) else call.one_by_one()
+
+    def _traced(self, call: Call) -> Any:
+        """In compiled code nothing is tried out or watched: what is known of calls of this kind decides."""
+        if self.suspicious:
+            raise tn.TnshareError(
+                "the network leaves something where other tasks find it, as an earlier call has shown, and "
+                "compiled code cannot watch it: call it without torch.compile, which says what it is"
+            )
+        if call.alone:
+            return call.one_by_one()
+        known = self.known.get(call.kind())
+        # Groups of these ways are not padded: how long they are changes nothing for a program.
+        passed = known is not None and known.reason == "" and self._pays(call, known)
+        return call.at_once() if passed else call.one_by_one()
 
     def probe(self, call: Call) -> None:
         """Find out whether both paths give the same, for groups as long as those of a call."""

@@ -152,9 +152,7 @@ class Arguments:
             of_tasks = x.shape[0] == tasks > 1
             if has_rows(x) or of_tasks:
                 axis = list(x.shape).index(rows) if has_rows(x) else 0
-                which = (
-                    f"a row for each of the {rows} rows of x" if has_rows(x) else f"one of {tasks} tasks each"
-                )
+                which = f"a row for each of the {rows} rows of x" if has_rows(x) else "an entry for each task"
                 raise tn.TnshareError(_question(name, f"of shape {tuple(x.shape)}", which, axis))
 
     def _check_entries(self, tasks: int, has_entries: Callable[[Belonging], bool]) -> None:

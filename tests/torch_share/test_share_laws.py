@@ -48,6 +48,17 @@ def test_what_is_no_tensor_must_be_the_same():
         tnt.share(scaled(), ignore=("other",))
 
 
+def test_what_is_trained_must_be_the_same_of_what_is_shared():
+    models = variants(lambda: nn.Linear(4, 3), T)
+    models[1].requires_grad_(False)
+    with pytest.raises(
+        tn.TnshareError, match=r"model 1 differs from the first in weight.requires_grad, which is T"
+    ):
+        tnt.share(models, eps=0)
+    tnt.share(models, eps=0, layers={"weight": "single"})
+    tnt.share(models, eps=0, ignore=("requires_grad",))
+
+
 def test_an_example_is_compared_with_the_networks_given():
     x = draw(3, 4)
     with pytest.raises(

@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 from torch import nn
 
+import tnshare as tn
 from tnshare.checks import whole
-from tnshare.models import Roster, Setting, share_arrays
+from tnshare.models import Roster, Setting, is_ignored, share_arrays
 from tnshare_torch._ops import array_of
 
 from ._example import try_out
@@ -80,6 +81,7 @@ def share(
         max_parameters=max_parameters,
         relative_to=relative_to,
     )
+    _check_trained(given, (*model.soft, *model.hard), ignore)
     shared = Shared(
         template_of(given[0]),
         model,
@@ -94,3 +96,17 @@ def share(
     if example is not None:
         try_out(shared, given, example)
     return shared
+
+
+def _check_trained(models: Sequence[nn.Module], names: Sequence[str], ignore: Sequence[str]) -> None:
+    """Refuse a weight that is one for all tasks, and is trained in some networks, but frozen in others."""
+    trained = [{name: p.requires_grad for name, p in model.named_parameters()} for model in models]
+    for name in names:
+        path, flags = f"{name}.requires_grad", [each[name] for each in trained]
+        if len(set(flags)) > 1 and not is_ignored(path, ignore):
+            other = flags.index(not flags[0])
+            raise tn.TnshareError(
+                f"models must have one architecture: model {other} differs from the first in {path}, which "
+                f"is {flags[0]} in the first, {flags[other]} in model {other}; leave it to each task with "
+                f"layers={{{name!r}: 'single'}}, or say share(..., ignore=[{path!r}])"
+            )

@@ -16,7 +16,7 @@ from tnshare_torch._ops import ops
 
 from ._network_state import SharedState
 from ._new_task import described_task, fitted, fitted_task, mean_task
-from .paths._both_paths import one_of, row_by_row
+from .paths._both_paths import one_by_one, one_of, row_by_row
 from .paths._path_choice import PathChooser, Strategy
 from .paths._rows import Arguments, check_belongings, check_entries, entries, read_ids, read_traced_ids
 from .paths._task_calls import Each, FanOut, Mixed, One, Several
@@ -73,8 +73,10 @@ class Shared(SharedState):
         if torch.compiler.is_compiling() and not isinstance(task, int):
             return self._traced_mixed(tasks, x, task, kwargs)
         ids = task if type(task) is int and 0 <= task < len(tasks) else read_ids(task, len(tasks))
-        given = self._given(x, kwargs)
+        given, traced = self._given(x, kwargs), torch.compiler.is_compiling()
         if isinstance(ids, int):
+            if given.plain and code is None and not traced and self.paths.is_known(ids, x, self.training):
+                return one_by_one(tasks, (ids,), (given,))[0]
             return self.paths.run(One(tasks, given, ids))
         if not len(ids):
             raise tn.TnshareError("a batch of no rows has no tasks to run: found 0 ids")

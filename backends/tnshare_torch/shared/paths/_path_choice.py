@@ -10,9 +10,10 @@ import torch
 import tnshare as tn
 from tnshare_torch._ops import ops
 from tnshare_torch.shared.running._replacing import Trial
+from tnshare_torch.shared.running._weights import CallTasks
 
 from ._probe import compared
-from ._task_calls import Call, Kind
+from ._task_calls import Call, Kind, casts
 
 # Measured with PyTorch on a CPU, one thread, training steps of 4 to 64 tasks (multi-layer perceptrons, small
 # convolutional networks, a transformer layer): at once took 0.13 to 0.94 times as long as one by one
@@ -59,6 +60,7 @@ class PathChooser:
             raise tn.TnshareError(f"strategy must be one of {get_args(Strategy)}: found {strategy!r}")
         self.strategy = strategy
         self.known: dict[Kind, ProbeResult] = {}
+        self.tensors: set[tuple[object, ...]] = set()  # of what kinds one task was given alone before
         self.suspicious = False  # something was left where other tasks would find it: every call is watched
 
     def run(self, call: Call) -> Any:
@@ -90,6 +92,10 @@ class PathChooser:
         # Groups of these ways are not padded: how long they are changes nothing for a program.
         passed = known is not None and known.reason == "" and self._pays(call, known)
         return call.at_once() if passed else call.one_by_one()
+
+    def is_known(self, task: int, x: torch.Tensor, training: bool) -> bool:
+        """Whether a task was given a tensor like this one alone before: then there is nothing to look at."""
+        return (task, x.dtype, x.ndim, training, *_modes()) in self.tensors and not self.suspicious
 
     def probe(self, call: Call) -> None:
         """Find out whether both paths give the same, for groups as long as those of a call."""
@@ -127,6 +133,7 @@ class PathChooser:
 
     def forget(self) -> None:
         """Tasks have other numbers now."""
+        self.tensors.clear()
         for known in self.known.values():
             known.seen = set()
 
@@ -163,6 +170,14 @@ class PathChooser:
         if len(self.known) < _MOST:
             known = self.known.setdefault(call.kind(), ProbeResult(_numbers(call, trial)))
             known.seen.update(call.numbers)
+            if (
+                call.way == "one"
+                and call.given.plain
+                and call.x is not None
+                and type(call.tasks) is CallTasks
+            ):
+                kind = call.numbers[0], call.x.dtype, call.x.ndim, call.training
+                self.tensors.add((*kind, *_modes()))
         return y
 
     def _fits(self, call: Call, known: ProbeResult) -> bool:
@@ -173,6 +188,11 @@ class PathChooser:
         if self.strategy == "auto":
             return at_once_pays(len(call.numbers), known.numbers * call.rows)
         return self.strategy == "vmap"
+
+
+def _modes() -> tuple[bool, bool]:
+    """Besides training and evaluation, what a forward may ask about."""
+    return torch.is_grad_enabled(), casts()
 
 
 def _numbers(call: Call, trial: Trial) -> float:

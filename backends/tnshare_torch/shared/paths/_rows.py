@@ -41,6 +41,7 @@ class Arguments:
         structures: Sequence[tuple[str, Structure]],
     ) -> None:
         self.leaves, self.names, self.belongs, self.structures = leaves, names, belongs, structures
+        self.plain = len(structures) == 1 and structures[0][1] is LEAF and is_tensor(leaves[0])  # one input
 
     @staticmethod
     def of(x: Any, kwargs: Mapping[str, Any], dim: int, dims: Mapping[str, Belonging]) -> Arguments:
@@ -61,7 +62,7 @@ class Arguments:
 
     def filled(self, leaves: Sequence[Any]) -> tuple[Any, dict[str, Any]]:
         """An input and keyword arguments with these leaves."""
-        if len(self.structures) == 1 and self.structures[0][1] is LEAF:
+        if self.plain:
             return leaves[0], {}
         found, start = [], 0
         for name, structure in self.structures:
@@ -75,6 +76,8 @@ class Arguments:
 
     def changed(self, change: Callable[[torch.Tensor, Belonging], Any]) -> Arguments:
         """The same with other tensors."""
+        if self.plain:
+            return self.holding((change(self.leaves[0], self.belongs[0]),))
         pairs = zip(self.leaves, self.belongs, strict=True)
         return self.holding([change(x, b) if is_tensor(x) else x for x, b in pairs])
 
@@ -111,6 +114,9 @@ class Arguments:
 
     def check_mixed(self, rows: int, tasks: int) -> None:
         """Refuse what cannot be split by rows, or of which nobody has said whether it is to be."""
+        x, dim = self.leaves[0] if self.plain else None, self.belongs[0] if self.leaves else None
+        if x is not None and isinstance(dim, int) and x.ndim > dim and x.shape[dim] == rows:
+            return
         self._refuse_doubtful(lambda x: rows > 1 and rows in x.shape, tasks, rows)
         self._check_entries(tasks, lambda b: b == TASKS)
         self._check_objects()
@@ -129,18 +135,22 @@ class Arguments:
 
     def check_each(self, tasks: int) -> None:
         """Refuse what is no entry for each task, or of which nobody has said whether it is."""
+        if self.plain:
+            return
         self._refuse_doubtful(lambda x: False, tasks, 0)
         self._check_entries(tasks, lambda b: b == TASKS or isinstance(b, int))
         self._check_objects()
 
     def check_all(self, tasks: int) -> None:
         """The same where all tasks are given the same rows."""
+        if self.plain:
+            return
         self._refuse_doubtful(lambda x: False, tasks, 0)
         self._check_entries(tasks, lambda b: b == TASKS)
 
     def signature(self) -> tuple[object, ...]:
         """What tells calls apart of which one says nothing about another: names, dtypes, ranks, flags."""
-        if len(self.leaves) == 1 and is_tensor(self.leaves[0]) and not self.names[0]:
+        if self.plain:
             return self.leaves[0].dtype, self.leaves[0].ndim
         told = [(n, *_told(x)) for n, x in zip(self.names, self.leaves, strict=True)]
         return (*told, *((name, structure.kind) for name, structure in self.structures))

@@ -30,6 +30,11 @@ from ._rows import (
 _SINGLES = 16  # rows of a group that a probe runs one by one; the others together
 
 
+def casts() -> bool:
+    """Whether autocast is on."""
+    return torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
+
+
 class Kind(NamedTuple):
     """A way, whether the network trains, and all that may make it another computation."""
 
@@ -79,9 +84,8 @@ class Call:
 
     def kind(self) -> Kind:
         """What tells it apart: what was seen of one call holds for others of its kind."""
-        casts = torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
-        own, modes = type(self.tasks).__name__, (torch.is_grad_enabled(), casts)
-        return Kind(self.way, self.training, (own, *modes, *self.given.signature()))
+        modes = type(self.tasks).__name__, torch.is_grad_enabled(), casts()
+        return Kind(self.way, self.training, modes + self.given.signature())
 
     def check(self) -> None:
         """Refuse what does not fit, or of which it is not known whom it belongs to."""

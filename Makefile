@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench test-deep test-lowest clean
+.PHONY: demo test quick lint hooks bench test-deep test-lowest clean
 
 # Ten networks on small digits, shared: `make demo`, or in JAX, `make demo BACKEND=jax`.
 BACKEND ?= torch
@@ -15,6 +15,15 @@ demo: $(READY)
 
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q
+
+# Lint, types, and the core's tests with few examples: about a minute, for yourself, between two changes.
+QUICK := network or planning or decomposition or execution or layers or models or files or house
+quick: lint
+	TNSHARE_QUICK=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q -m "$(QUICK)" -k "not jax and not compiled"
+
+# The same before every push, and lint before every commit.
+hooks: $(READY)
+	$(BIN)/pre-commit install --hook-type pre-commit --hook-type pre-push
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -12,14 +13,18 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import hypothesis
 import pytest
 
+CACHE = tempfile.TemporaryDirectory(prefix="tnshare-tests-")  # what was measured here before decides no test
+os.environ["TNSHARE_CACHE"] = CACHE.name
+
 TESTS = Path(__file__).parent
 ROOMS = sorted({path.relative_to(TESTS).parts[0] for path in TESTS.glob("*/**/test_*.py")})
 
-# TNSHARE_EXAMPLES=10000 is the deep profile (`make test-deep`).
+# TNSHARE_EXAMPLES=10000 is the deep profile (`make test-deep`); `make quick` has TNSHARE_QUICK=1.
+EXAMPLES = int(os.environ.get("TNSHARE_EXAMPLES", "15" if "TNSHARE_QUICK" in os.environ else "60"))
 hypothesis.settings.register_profile(
     "tnshare",
     deadline=None,  # the machine may be busy; nothing here is a test of speed
-    max_examples=int(os.environ.get("TNSHARE_EXAMPLES", "60")),
+    max_examples=EXAMPLES,
     derandomize="TNSHARE_EXAMPLES" not in os.environ,  # the default run is the same every time
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )

@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.peers.common import Programs, said
 
 from .meters import Laps, Meter
-from .timing import AGAIN, FEW, allot, laps, timing
+from .timing import AGAIN, FEW, Timing, allot, laps
 
 Row = dict[str, Any]
 NEAR_OURS = 4  # times as long as the fastest, up to which tnshare's programs run in all rounds
@@ -123,13 +123,13 @@ def _entry(own: Sequence[tuple[float, ...]]) -> Row:
 
 def quartiles(values: Iterable[float]) -> list[float | None]:
     """The median, and the quartiles of enough values."""
-    found = timing(list(values))
+    found = Timing.of(list(values))
     return [found.median, *((found.low, found.high) if found.rounds >= FEW else (None, None))]
 
 
 def _noise(found: Mapping[str, Mapping[int, tuple[float, ...]]], again: str) -> float:
     """How far apart the same program, timed twice, seems to be from itself (at least 1)."""
     both = again.removesuffix(AGAIN), again
-    once, twice = (timing([sum(lap) for lap in found[name].values()]) for name in both)
+    once, twice = (Timing.of([sum(lap) for lap in found[name].values()]) for name in both)
     ratio = once.median / twice.median
     return max(ratio, 1 / ratio)

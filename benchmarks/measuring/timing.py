@@ -28,6 +28,15 @@ class Timing:
     high: float
     rounds: int
 
+    @staticmethod
+    def of(seconds: Sequence[float]) -> Timing:
+        """Of what each round took."""
+        found = (
+            statistics.quantiles(seconds, n=4, method="inclusive") if len(seconds) > 1 else [seconds[0]] * 3
+        )
+        low, median, high = found
+        return Timing(median, low, high, len(seconds))
+
 
 def interleave(
     programs: Mapping[str, Callable[[], object]],
@@ -45,7 +54,7 @@ def interleave(
     """
     lap = partial(_lap, clock, calls)
     found = laps(programs, lap, rounds=rounds, seed=seed, label=label, warm=warm)
-    return {name: timing([lap for (lap,) in own.values()]) for name, own in found.items()}
+    return {name: Timing.of([lap for (lap,) in own.values()]) for name, own in found.items()}
 
 
 def laps(
@@ -153,13 +162,6 @@ def once(programs: Mapping[str, Callable[[], object]], *, twice: Iterable[str] =
         if name in again or taken[name] < 0.5:
             taken[name] = _seconds(run)
     return taken
-
-
-def timing(values: Sequence[float]) -> Timing:
-    """The median and the quartiles."""
-    quartiles = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3
-    low, median, high = quartiles
-    return Timing(median, low, high, len(values))
 
 
 def ratio(timings: Mapping[str, Timing], name: str, reference: str) -> float:

@@ -20,7 +20,7 @@ from jax import Array
 from benchmarks.case import Case
 from benchmarks.measuring.meters import JaxMeter, Meter, Program
 from benchmarks.planner.contestants import groups
-from tnshare.execution import Calls
+from tnshare.layers import calls_for
 
 from .common import ADAPTER_RANK, NUMBER, Programs, largest, left_to_right, not_here, number_of, optimal
 
@@ -203,7 +203,7 @@ class _Applied:
     def _forced(self, name: str, strategy: Any) -> None:
         """tnshare by one strategy: the best by the model that is of that kind."""
         case = self.case
-        calls = Calls(case.layer, tnj.ops, strategy)
+        calls = calls_for(case.layer, tnj.ops, strategy)
         job = calls.job(case.way, (case.batch,), training=case.training, keep=False, concrete=False)
 
         def run(factors: Leaves, x: Array, *ids: Array) -> Array:
@@ -213,7 +213,7 @@ class _Applied:
             found: Array = calls.apply(factors, None, x, self._task(*ids), case.training)
             return found
 
-        self._add(name, calls.shortlist(job, calls.profile(self.x))[0].peak, run)
+        self._add(name, calls.options(job, calls.profile(self.x))[0].peak, run)
 
     def _task(self, *ids: Array) -> Any:
         return self.case.task if self.case.way == "one" else ids[0] if ids else None

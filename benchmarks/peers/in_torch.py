@@ -13,7 +13,7 @@ from torch import Tensor
 
 from benchmarks.case import Case
 from benchmarks.measuring.meters import CpuMeter, CudaMeter, Meter, Program
-from tnshare.planning import Candidate, Job, Profile, bucket, candidates, profile_for, room
+from tnshare.planning import Candidate, Job, Profile, bucket, candidates, keep_limit, profile_for
 
 from . import lora, tensorly_torch
 from .common import NUMBER, Programs, largest, left_to_right, optimal
@@ -138,7 +138,7 @@ class Applied:
         if isinstance(strategy, Candidate):
             return strategy.peak
         case, network = self.case, self.case.layer.network
-        keep = 0 if case.training else room(network, case.way)
+        keep = 0 if case.training else keep_limit(network, case.way)
         job = Job(network, case.way, bucket(case.batch), None, case.training, keep, bias=False)
         form: Any = strategy if strategy in ("factored", "materialised") else "any"
         return candidates(job, self.bench.profile, form)[0].peak

@@ -50,7 +50,6 @@ class Decision:
     name: str
     grouped: str
     kept: bool
-    chunk: int
     moves: tuple[tuple[int | str, ...], ...]
     bytes: int
     peak: int
@@ -120,7 +119,6 @@ def decided(point: Point, device: str, profile: Any) -> Decision:
         name=best.name,
         grouped=best.grouped,
         kept=best.kept,
-        chunk=best.chunk,
         moves=tuple((*step.operands, getattr(step, "variant", "")) for step in best.plan.steps),
         bytes=best.bytes,
         peak=best.peak,

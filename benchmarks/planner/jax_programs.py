@@ -14,7 +14,7 @@ from jax import Array
 import tnshare as tn
 from benchmarks.grid import Point
 from benchmarks.measuring.timing import AGAIN
-from tnshare.execution import Calls
+from tnshare.layers import calls_for
 from tnshare.planning import Candidate
 
 from .contestants import EMPTY, Programs, anonymous, groups, one_task
@@ -74,15 +74,15 @@ def arrays(point: Point) -> tuple[Factors, Array, Any]:
 
 def candidates(point: Point, description: tn.Linear, x: Array) -> tuple[Candidate, ...]:
     """The ways to compute the point in JAX, the fastest by the model first."""
-    calls = Calls(description, tnj.ops)
+    calls = calls_for(description, tnj.ops)
     lead = (point.batch,)
     job = calls.job(point.way, lead, training=point.training, keep=False, concrete=False)
-    return calls.shortlist(job, calls.profile(x))
+    return calls.options(job, calls.profile(x))
 
 
 def forced(point: Point, description: tn.Linear, candidate: Candidate) -> Function:
     """One candidate as a function of factors, x and, for mixed tasks, ids."""
-    calls = Calls(description, tnj.ops, candidate)
+    calls = calls_for(description, tnj.ops, candidate)
 
     def run(factors: Factors, x: Array, *ids: Array) -> Array:
         if point.way == "fan_out":

@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.case import METHODS, Case, low_ranks
 from benchmarks.measuring.rounds import Row
-from tnshare.planning import PROFILES, WAYS, Form, Profile, bucket, candidates, room
+from tnshare.planning import PROFILES, WAYS, Form, Profile, bucket, candidates, keep_limit
 from tnshare.planning import Job as Call
 
 from . import Job
@@ -33,7 +33,7 @@ def jobs(bench: Any, full: bool) -> Iterator[Job]:
 
 def predict(case: Case, profile: Profile) -> dict[str, float]:
     """Seconds of tnshare's strategies and of dense weights, by a profile."""
-    keep = 0 if case.training else room(case.layer.network, case.way)
+    keep = 0 if case.training else keep_limit(case.layer.network, case.way)
     call = Call(case.layer.network, case.way, bucket(case.batch), None, case.training, keep, bias=False)
     found = {"tnshare": candidates(call, profile)[0].seconds}
     for form in FORMS:

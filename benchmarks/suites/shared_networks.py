@@ -24,7 +24,7 @@ from benchmarks.measuring import records, result_files
 from benchmarks.measuring.allocator import keep_memory
 from benchmarks.measuring.options import count
 from benchmarks.measuring.peak import peak_bytes
-from benchmarks.measuring.timing import Timing, interleave, laps, noise_floor, timing
+from benchmarks.measuring.timing import Timing, interleave, laps, noise_floor
 from benchmarks.showing.cells import table
 
 from .decompose import textbook_svds
@@ -144,8 +144,8 @@ def mixed(rounds: int) -> list[dict[str, Any]]:
 
     found = laps({LOOP: loop, "mixed": lambda: layer(x, ids)}, lap, rounds=5 * rounds, label="mixed")
     taken = {name: list(own.values()) for name, own in found.items()}
-    parts = {name: [timing(part).median for part in zip(*own, strict=True)] for name, own in taken.items()}
-    whole = {name: timing([sum(lap) for lap in own]) for name, own in taken.items()}
+    parts = {name: [Timing.of(part).median for part in zip(*own, strict=True)] for name, own in taken.items()}
+    whole = {name: Timing.of([sum(lap) for lap in own]) for name, own in taken.items()}
     return [
         {
             "way": name,

@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tnshare as tn
-from tnshare.execution import Calls, Kept
-from tnshare.execution import _calls as calls_module
+from tnshare.execution import Kept
+from tnshare.execution import _call_cache as cache_module
+from tnshare.layers import _linear_kind as kind_module
+from tnshare.layers import calls_for
 from tnshare.ops import numpy_ops
 from tnshare.ops._operations import NumpyOps
-from tnshare.planning import KEPT, PROFILES, WAYS, Device, Job
+from tnshare.planning import MOST_KEPT_NUMBERS, PROFILES, WAYS, Device, Job
 from tnshare.testing import linear_cases
 from tnshare.testing.oracles import close, looped, magnitudes
 
@@ -42,7 +44,7 @@ def call(calls, way, factors, bias, x, task, training=False, keeper=None):
 
 @given(linear_cases(("float64",)), st.sampled_from(STRATEGIES), st.booleans(), st.booleans())
 def test_every_strategy_gives_what_the_loop_gives(case, strategy, training, keeps):
-    calls, params, x = Calls(case.layer, numpy_ops, strategy), case.params(), case.x()
+    calls, params, x = calls_for(case.layer, numpy_ops, strategy), case.params(), case.x()
     keeper = Kept(lambda a: a.tobytes(), np.copy) if keeps else None
     bound = looped(case, magnitudes(params), np.abs(x), absolute=True)
     for _ in range(2):
@@ -59,8 +61,8 @@ def planned(monkeypatch):
         jobs.append((job, profile, form))
         return candidates(job, profile, form)
 
-    candidates = calls_module.candidates
-    monkeypatch.setattr(calls_module, "candidates", noting)
+    candidates = kind_module.candidates
+    monkeypatch.setattr(kind_module, "candidates", noting)
     return jobs
 
 
@@ -80,7 +82,7 @@ def kinds():
 
 
 def test_each_kind_of_call_is_planned_once_and_others_anew(planned):
-    calls, params = Calls(LAYER, numpy_ops), LAYER.init(0, dtype=float)
+    calls, params = calls_for(LAYER, numpy_ops), LAYER.init(0, dtype=float)
     for count, (way, x, task, training, keeper) in enumerate(kinds(), 1):
         for _ in range(2):
             call(calls, way, *parts(LAYER, params), x, task, training, keeper)
@@ -94,7 +96,7 @@ def test_each_kind_of_call_is_planned_once_and_others_anew(planned):
 
 
 def test_what_is_planned_is_what_was_called(planned):
-    calls, params = Calls(LAYER, numpy_ops, "factored"), LAYER.init(0, dtype=float)
+    calls, params = calls_for(LAYER, numpy_ops, "factored"), LAYER.init(0, dtype=float)
     for way, x, task, training, keeper in kinds():
         call(calls, way, *parts(LAYER, params), x, task, training, keeper)
     jobs = [job for job, _, _ in planned]
@@ -102,17 +104,17 @@ def test_what_is_planned_is_what_was_called(planned):
     assert [job.batch for job in jobs] == [4, 2, 4, 4, 4, 4, 4, 4, 16]
     assert [job.inner for job in jobs] == [None] * 6 + [2, None, None]
     assert [job.training for job in jobs] == [False] * 3 + [True] + [False] * 5
-    assert [job.keep for job in jobs] == [0] * 4 + [KEPT // 5] + [0] * 4
+    assert [job.keep for job in jobs] == [0] * 4 + [MOST_KEPT_NUMBERS // 5] + [0] * 4
     assert [job.way for job in jobs] == ["one"] * 5 + ["mixed"] * 2 + ["each", "fan_out"]
     assert all(job.concrete and job.bias for job in jobs)
 
 
 def test_kinds_that_are_remembered_are_limited(planned, monkeypatch):
-    monkeypatch.setattr(calls_module, "_MOST", 3)
-    calls, params = Calls(LAYER, numpy_ops), LAYER.init(0, dtype=float)
+    monkeypatch.setattr(cache_module, "_MOST", 3)
+    calls, params = calls_for(LAYER, numpy_ops), LAYER.init(0, dtype=float)
     for rows in (1, 2, 3, 4, 4, 1, 4):
         call(calls, "one", *parts(LAYER, params), np.ones((rows, 4)), 0)
-        assert len(calls._runs) <= 3
+        assert len(calls.cache._runs) <= 3
     assert len(planned) == 5
 
 
@@ -131,7 +133,7 @@ def test_only_calls_with_values_are_concrete(planned):
         (numpy_ops, np.ones((3, 0, 4)), ids),
         (bare, np.ones((3, 4)), ids),
     ):
-        Calls(LAYER, ops).apply(*parts(LAYER, params), x, task, False)
+        calls_for(LAYER, ops).apply(*parts(LAYER, params), x, task, False)
     assert [job.concrete for job, _, _ in planned] == [False] * 4
 
 
@@ -144,7 +146,7 @@ def test_a_traced_call_after_an_eager_one_of_the_same_shape_looks_at_no_values()
 
     layer = tn.Linear(64, 64, tasks=3, spec=tn.LAF(3))
     params, ops = layer.init(0, dtype=float), Tracing()
-    calls, x, ids = Calls(layer, ops), np.random.default_rng(0).normal(size=(512, 64)), np.arange(512) % 3
+    calls, x, ids = calls_for(layer, ops), np.random.default_rng(0).normal(size=(512, 64)), np.arange(512) % 3
     assert layer.candidates("mixed", 512)[0].grouped
     eager = calls.apply(*parts(layer, params), x, ids, True)
     ops.traced = True
@@ -158,7 +160,7 @@ def test_plans_are_for_the_device_of_x(planned):
 
     params = LAYER.init(0, dtype=float)
     for ops, dtype in ((There(), float), (There(), np.float32), (numpy_ops, float)):
-        Calls(LAYER, ops).apply(*parts(LAYER, params), np.ones((3, 4), dtype), 0, False)
+        calls_for(LAYER, ops).apply(*parts(LAYER, params), np.ones((3, 4), dtype), 0, False)
     assert [profile.name for _, profile, _ in planned] == ["h100", "a100", "cpu"]
 
 
@@ -201,7 +203,7 @@ def test_plans_are_for_the_device_of_x(planned):
 def test_what_does_not_fit_is_refused(layer, x, task, message):
     params = layer.init(0, dtype=float)
     with pytest.raises(tn.TnshareError, match=re.escape(message)):
-        Calls(layer, numpy_ops).apply(*parts(layer, params), np.ones(x), task, False)
+        calls_for(layer, numpy_ops).apply(*parts(layer, params), np.ones(x), task, False)
 
 
 def test_ids_that_a_framework_guards_are_looked_at_only_when_something_is_wrong():
@@ -218,9 +220,9 @@ def test_ids_that_a_framework_guards_are_looked_at_only_when_something_is_wrong(
             return super().take(a, ids)
 
     params, ops = LAYER.init(0, dtype=float), Guarding()
-    calls = Calls(LAYER, ops)
+    calls = calls_for(LAYER, ops)
     x, ids = np.random.default_rng(0).normal(size=(6, 4)), np.array([0, 4, 4, 1, 2, 0])
-    expected = Calls(LAYER, numpy_ops).apply(*parts(LAYER, params), x, ids, False)
+    expected = calls_for(LAYER, numpy_ops).apply(*parts(LAYER, params), x, ids, False)
     np.testing.assert_allclose(calls.apply(*parts(LAYER, params), x, ids, False), expected, atol=1e-12)
     for wrong in (-2, 5):
         ids[3] = wrong
@@ -234,23 +236,23 @@ def test_ids_that_a_framework_guards_are_looked_at_only_when_something_is_wrong(
 def test_other_strategies_are_refused(strategy):
     found = re.escape(f"'autotune'): found {strategy!r}")
     with pytest.raises(tn.TnshareError, match=r"^strategy must be one of \('auto', 'factored', .*" + found):
-        Calls(LAYER, numpy_ops, strategy)
+        calls_for(LAYER, numpy_ops, strategy)
 
 
 @pytest.mark.parametrize("limit", [-1, 1.5, True, "1 MB", np.float32(3)])
 def test_a_memory_limit_is_a_whole_number(limit):
     message = f"memory_limit must be a whole number of at least 0: found {limit!r}"
     with pytest.raises(tn.TnshareError, match=f"^{re.escape(message)}$"):
-        Calls(LAYER, numpy_ops, memory_limit=limit)
-    assert Calls(LAYER, numpy_ops, memory_limit=np.int64(3)).memory_limit == 3
+        calls_for(LAYER, numpy_ops, memory_limit=limit)
+    assert calls_for(LAYER, numpy_ops, memory_limit=np.int64(3)).memory_limit == 3
 
 
 def test_a_candidate_is_a_strategy_too():
     params, x = LAYER.init(0, dtype=float), np.random.default_rng(0).normal(size=(6, 4))
-    expected = Calls(LAYER, numpy_ops).apply(*parts(LAYER, params), x, 3, True)
+    expected = calls_for(LAYER, numpy_ops).apply(*parts(LAYER, params), x, 3, True)
     for candidate in LAYER.candidates("one", 6):
-        calls = Calls(LAYER, numpy_ops, candidate)
-        assert calls.shortlist(Job(LAYER.network, "one", 6), PROFILES["cpu"]) == (candidate,)
+        calls = calls_for(LAYER, numpy_ops, candidate)
+        assert calls.options(Job(LAYER.network, "one", 6), PROFILES["cpu"]) == (candidate,)
         y = calls.apply(*parts(LAYER, params), x, 3, True)
         np.testing.assert_allclose(y, expected, atol=1e-12)
 
@@ -258,7 +260,7 @@ def test_a_candidate_is_a_strategy_too():
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("lead", [(1,), (3,), (16,), (40,), (3, 2), ()])
 def test_traced_calls_use_the_nearest_of_the_plans_made_ahead(way, lead):
-    calls, params = Calls(LAYER, numpy_ops), LAYER.init(0, dtype=float)
+    calls, params = calls_for(LAYER, numpy_ops), LAYER.init(0, dtype=float)
     calls.ahead(params["bias"], (16, 1, 4))
     ids = {"one": (3,), "mixed": (np.arange(lead[0]) % 5,)} if len(lead) == 1 else {"one": (3,)}
     if way == "mixed" and len(lead) != 1:
@@ -270,13 +272,13 @@ def test_traced_calls_use_the_nearest_of_the_plans_made_ahead(way, lead):
     np.testing.assert_allclose(y, expected, atol=1e-12)
     rows = int(np.prod(lead))
     assert asked == [rows <= 16, rows <= 4, rows <= 1]
-    assert [most for most, _ in calls.planned[way, False]] == [1, 4, 16]
-    runs = [run for _, run in calls.planned[way, False]]
+    assert [most for most, _ in calls.plans_ahead[way, False]] == [1, 4, 16]
+    runs = [run for _, run in calls.plans_ahead[way, False]]
     used = []
-    calls.planned[way, False] = [
+    calls.plans_ahead[way, False] = [
         (m, lambda *a, n=n: used.append(n) or runs[n](*a)) for n, m in enumerate((1, 4, 16))
     ]
     calls.traced(way, ids.get(way), *parts(LAYER, params), x, False, lambda condition: condition)
     assert used == [0 if rows <= 1 else 1 if rows <= 4 else 2 if rows <= 16 else 1]
     calls.forget()
-    assert not calls.planned
+    assert not calls.plans_ahead

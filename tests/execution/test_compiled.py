@@ -9,11 +9,13 @@ import pytest
 from tolerances import close
 
 import tnshare as tn
-from tnshare.execution import KIND, Calls
 from tnshare.execution import _timing as tune
-from tnshare.execution._timing import COMPILED, shortlisted, tuning_key
+from tnshare.execution._timing import key_on_device, remember
 from tnshare.layers import _compiled_timing as compiled
-from tnshare.layers._functions import bound
+from tnshare.layers import _linear_kind as kind_module
+from tnshare.layers import calls_for
+from tnshare.layers._functions import cached_calls
+from tnshare.layers._linear_kind import COMPILED, LinearKind
 from tnshare.ops._operations import NumpyOps
 from tnshare.planning import WAYS
 from tnshare.planning.devices import _cache_folder as store
@@ -21,6 +23,7 @@ from tnshare.planning.devices import _cache_folder as store
 LAYER = tn.Linear(4, 3, tasks=5, spec=tn.Tucker((2, 2, 2)))
 CONV = tn.Conv(2, 3, (3, 3), tasks=5, spec=tn.Tucker((2, 2, 2, 2, 2)))
 TABLE = tn.Embedding(7, 4, tasks=5, spec=tn.Tucker((2, 2, 2)))
+LINEAR = LinearKind(LAYER, tn.ops.numpy_ops)
 PARAMS = LAYER.init(0)
 X = np.ones((4, 4), np.float32)
 TERMS = 2 * 9 + 10 + 6  # the largest kernel, bonds, factors
@@ -54,6 +57,27 @@ class Compiling(NumpyOps):
         return [np.zeros_like(array) for array in arrays]
 
 
+class Asked:
+    """What a traced call chooses from, and by which times."""
+
+    def __init__(self, layer, ops, way, training, like, rows=4, sizes=(), calls=None):
+        self.calls, self.ops, self.like, self.rows = calls or cached_calls(layer, ops), ops, like, (rows,)
+        self.job = self.calls.job(way, self.rows, sizes, training=training, keep=False, concrete=False)
+        found = self.calls.options(self.job, self.calls.profile(like))
+        self.candidates = {c.name: c for c in self.calls.kind.worth_timing(found)}
+        self.key = key_on_device(self.calls.kind.key(self.job), ops, like, self.candidates)
+
+    @property
+    def chosen(self):
+        return self.calls.choose(self.job, self.rows, self.like).chosen
+
+    def fastest(self, name):
+        """As if this one had been measured to be the fastest."""
+        times = {other: 0.5 if other == name else 1.0 for other in self.candidates}
+        remember(self.key, times)
+        return times
+
+
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("way", WAYS)
 def test_candidates_are_timed_once_and_the_fastest_is_remembered(way, training):
@@ -64,10 +88,8 @@ def test_candidates_are_timed_once_and_the_fastest_is_remembered(way, training):
     assert set(map(type, seconds.values())) == {float}
     assert compiled.tune(LAYER, PARAMS, 4, way, training=training, ops=ops) == seconds
     assert ops.compiled == first
-    rows = 4 if way == "mixed" else None
     fed = (5, 4, 4) if way == "each" else (4, 4)
-    contest = bound(LAYER, ops).contest(way, rows, training, X, fed)
-    assert contest.chosen.name == min(seconds, key=seconds.__getitem__)
+    assert Asked(LAYER, ops, way, training, X).chosen.name == min(seconds, key=seconds.__getitem__)
     y = ops.waited[-1]
     shape = {"each": (5, 4, 3), "fan_out": (5, 4, 3)}.get(way, (4, 3))
     assert (y[0] if training else y).shape == shape
@@ -76,13 +98,13 @@ def test_candidates_are_timed_once_and_the_fastest_is_remembered(way, training):
 
 def watched(patch):
     """The names of candidates from which calls make functions from now on."""
-    used, real = [], tn.execution._calls.runner
+    used, real = [], kind_module.runner
 
     def noted(job, candidate, *rest):
         used.append(candidate.name)
         return real(job, candidate, *rest)
 
-    patch.setattr(tn.execution._calls, "runner", noted)
+    patch.setattr(kind_module, "runner", noted)
     return used
 
 
@@ -98,54 +120,53 @@ def test_what_was_measured_is_what_runs_even_in_calls_of_before(way):
         return tn.apply(LAYER, PARAMS, x, task, ops=ops)
 
     expected = run(tn.ops.numpy_ops)
-    calls = bound(LAYER, ops)
-    job = calls.job(way, (4,), training=False, keep=False, concrete=False)
-    found = calls.shortlist(job, calls.profile(x))
-    names = [c.name for c in shortlisted(found)]
-    assert any(c.named for c in shortlisted(found))
-    for best in shortlisted(found):
-        key = tuning_key(job, ops, x, tuple(names))
-        store.write(KIND, key, {name: 0.5 if name == best.name else 1.0 for name in names})
+    asked = Asked(LAYER, ops, way, False, x)
+    assert any(c.by_einsum for c in asked.candidates.values())
+    for best in asked.candidates:
+        asked.fastest(best)
         compiled.tune(LAYER, PARAMS, 4, way, training=False, ops=ops)  # measures nothing, and plans anew
         with pytest.MonkeyPatch.context() as patch:
             used = watched(patch)
             close(run(ops), expected, TERMS)
-        assert used == [best.name]
+        assert used == [best]
     assert not ops.compiled
 
 
-def test_without_a_measurement_the_prediction_decides_and_nothing_is_measured():
+def test_without_a_measurement_the_prediction_decides_and_nothing_is_measured(monkeypatch):
+    monkeypatch.setattr(tune, "time_in_rounds", None)
     ops = Compiling()
-    calls = Calls(LAYER, ops)
+    calls = calls_for(LAYER, ops)
     job = calls.job("one", (4,), training=True, keep=False, concrete=False)
-    found = calls.shortlist(job, calls.profile(X))
-    assert calls.contest("one", None, True, X, X.shape).chosen is found[0]
+    found = calls.options(job, calls.profile(X))
+    assert calls.choose(job, (4,), X).chosen is found[0]
     tn.apply(LAYER, PARAMS, X, 2, ops=ops, training=True)
+    tn.apply(CONV, CONV.init(0), np.ones((4, 2, 5, 5), np.float32), 2, ops=ops, training=True)
+    tn.apply(TABLE, TABLE.init(0), np.arange(6), 2, ops=ops, training=True)
     assert not ops.compiled
 
 
 def test_of_every_tree_some_are_timed():
-    job = Calls(LAYER, Compiling()).job("mixed", (64,), training=True, keep=False, concrete=False)
+    job = calls_for(LAYER, Compiling()).job("mixed", (64,), training=True, keep=False, concrete=False)
     found = [
         replace(c, seconds=1.0)
         for c in tn.planning._candidates.candidates(job, tn.planning.devices._known_devices.PROFILES["cpu"])
     ]
-    some = shortlisted(found)
+    some = LINEAR.worth_timing(found)
     assert len(some) == min(COMPILED, len(found))
     assert len(set(some)) == len(some)
-    kinds = {(c.plan.tree, c.named) for c in found}
-    assert {(c.plan.tree, c.named) for c in some[: len(kinds)]} == kinds or len(kinds) > COMPILED
+    kinds = {(c.plan.tree, c.by_einsum) for c in found}
+    assert {(c.plan.tree, c.by_einsum) for c in some[: len(kinds)]} == kinds or len(kinds) > COMPILED
     far = [found[0], *(replace(c, seconds=100.0) for c in found[1:])]
-    assert shortlisted(far) == [found[0]]
+    assert LINEAR.worth_timing(far) == [found[0]]
 
 
 def test_plans_of_one_tree_differ_in_orders_alone():
-    job = Calls(LAYER, Compiling()).job("mixed", (64,), training=True, keep=False, concrete=False)
+    job = calls_for(LAYER, Compiling()).job("mixed", (64,), training=True, keep=False, concrete=False)
     found = tn.planning._candidates.candidates(job, tn.planning.devices._known_devices.PROFILES["cpu"])
-    named = [c for c in found if c.named]
+    named = [c for c in found if c.by_einsum]
     assert len({c.plan.tree for c in named}) == len(named) == len({c.plan.tree for c in found})
     for c in found:
-        assert c.name.endswith(", by einsum") == c.named or " #" in c.name
+        assert c.name.endswith(", by einsum") == c.by_einsum or " #" in c.name
         same = [d for d in found if d.plan.tree == c.plan.tree]
         assert {d.flops for d in same} == {c.flops}
 
@@ -185,9 +206,9 @@ def test_convolutions_and_embeddings_are_timed_and_the_fastest_runs(layer, way, 
     shape = (4, 2, *sizes) if layer is CONV else (4, *sizes)
     shape = (5, *shape) if way == "each" else shape
     like = next(iter(params.values()))
-    contest = bound(layer, ops).contest(way, 4 if way == "mixed" else None, training, like, shape)
-    assert set(seconds) <= set(contest.candidates)
-    assert len(contest.candidates) > 1 or way == "mixed"
+    asked = Asked(layer, ops, way, training, like, sizes=sizes)
+    assert set(seconds) <= set(asked.candidates)
+    assert len(asked.candidates) > 1 or way == "mixed"
     y = ops.waited[-1]
     rest = (3, 2, 3) if layer is CONV else (3, 4)
     before = {"each": (5, 4), "fan_out": (5, 4)}.get(way, (4,))
@@ -199,12 +220,11 @@ def test_convolutions_and_embeddings_are_timed_and_the_fastest_runs(layer, way, 
     x = rng.standard_normal(shape).astype(np.float32) if layer is CONV else rng.integers(0, 7, shape)
     task = {"one": 2, "mixed": np.array([0, 4, 2, 2])}.get(way)
     expected = _run(layer, params, x, task, way, tn.ops.numpy_ops)
-    for name in contest.candidates:
-        times = {other: 0.5 if other == name else 1.0 for other in contest.candidates}
-        store.write(KIND, contest.key, times)
+    for name in asked.candidates:
+        times = asked.fastest(name)
         again = compiled.tune(layer, params, 4, way, training=training, ops=ops, sizes=sizes)
         assert again == times
-        assert contest.chosen.name == name
+        assert asked.chosen.name == name
         found = _run(layer, params, x, task, way, ops, training)
         close(found, expected, TERMS)
         made = compiled.source(layer, 4, way, training=training, ops=ops, like=like, sizes=sizes)
@@ -213,13 +233,11 @@ def test_convolutions_and_embeddings_are_timed_and_the_fastest_runs(layer, way, 
 
 @pytest.mark.parametrize("layer", [LAYER, CONV, TABLE], ids=["linear", "conv", "embedding"])
 def test_times_are_kept_for_what_they_are_of(layer):
-    calls, other = bound(layer, Compiling()), bound(replace(layer, spec=tn.LAF(2)), Compiling())
+    calls, other = cached_calls(layer, Compiling()), cached_calls(replace(layer, spec=tn.LAF(2)), Compiling())
     more = () if layer is LAYER else (3, 6) if layer is CONV else (3,)
 
     def key(calls=calls, way="one", training=True, rows=4, sizes=more, dtype=np.float32):
-        shape = calls.shape(rows, sizes)
-        mixed = rows if way == "mixed" else None
-        found = calls.contest(way, mixed, training, np.ones(1, dtype), shape).key
+        found = Asked(layer, calls.ops, way, training, np.ones(1, dtype), rows, sizes, calls).key
         return repr({name: value for name, value in found.items() if name != "candidates"})  # they vary too
 
     changed = [
@@ -251,8 +269,8 @@ def test_jax_tunes_and_never_while_tracing(monkeypatch):
     for training in (True, False):
         seconds = tnj.tune(LAYER, params, 6, training=training)
         assert seconds == tnj.tune(LAYER, params, 6, training=training)
-        monkeypatch.setattr(tune, "timed", None)
-        monkeypatch.setattr(compiled, "timed", None)
+        monkeypatch.setattr(tune, "time_in_rounds", None)
+        monkeypatch.setattr(compiled, "time_in_rounds", None)
         run = jax.jit(lambda p, x, ids, training=training: tnj.apply(LAYER, p, x, ids, training=training))
         close(run(params, x, ids), expected, TERMS)
         monkeypatch.undo()
@@ -268,16 +286,15 @@ def test_the_source_of_jax_runs_when_pasted_and_is_what_was_the_fastest(way):
     x = np.random.default_rng(0).standard_normal((5, 4, 4) if way == "each" else (4, 4)).astype(np.float32)
     task = {"one": 2, "mixed": np.array([0, 4, 2, 2])}.get(way)
     expected = _run(LAYER, params, x, task, way, tn.ops.numpy_ops)
-    contest = bound(LAYER, tnj.ops).contest(way, 4 if way == "mixed" else None, True, x, x.shape)
+    asked = Asked(LAYER, tnj.ops, way, True, x)
     factors = [params[name] for name in LAYER.network.shapes]
     if way == "one":
         factors[-1] = factors[-1][task]
     rest = ((task,),) if way == "mixed" else ()
-    for name in contest.candidates:
-        times = {other: 0.5 if other == name else 1.0 for other in contest.candidates}
-        store.write(KIND, contest.key, times)
+    for name, candidate in asked.candidates.items():
+        asked.fastest(name)
         text = tnj.source(LAYER, 4, way)
-        assert ("einsum(" in text) == contest.candidates[name].named
+        assert ("einsum(" in text) == candidate.by_einsum
         scope = {}
         exec(text, scope)
         with jax.disable_jit():
@@ -302,8 +319,8 @@ def test_the_sources_of_convolutions_and_embeddings_in_jax_are_code():
 def test_a_matrix_that_meets_a_stack_is_priced_as_repeated_where_axes_are_named(training):
     profile = tn.planning.devices._known_devices.PROFILES["cpu-jax"]
     layer = tn.Linear(64, 32, tasks=5, spec=tn.LAF(4))
-    job = Calls(layer, Compiling()).job("one", (16,), training=training, keep=False, concrete=False)
-    named = {c.plan: c.seconds for c in tn.planning._candidates.candidates(job, profile) if not c.named}
+    job = calls_for(layer, Compiling()).job("one", (16,), training=training, keep=False, concrete=False)
+    named = {c.plan: c.seconds for c in tn.planning._candidates.candidates(job, profile) if not c.by_einsum}
     plain = {
         c.plan: c.seconds for c in tn.planning._candidates.candidates(replace(job, named=False), profile)
     }

@@ -7,24 +7,28 @@ import math
 import time
 import weakref
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
 import tnshare as tn
-from tnshare.execution import Calls, Kept, measured
-from tnshare.execution import _calls as calls_module
+from tnshare.execution import Calls, Kept
 from tnshare.execution import _timing as tune
-from tnshare.execution._timing import SHORTLIST, shortlisted, tuned, tuning_key
+from tnshare.execution._timing import key_on_device, measured, seconds_of_runs
+from tnshare.layers import _linear_kind as kind_module
+from tnshare.layers import calls_for
+from tnshare.layers._linear_kind import SHORTLIST, LinearKind
 from tnshare.ops import numpy_ops
 from tnshare.ops._operations import NumpyOps
-from tnshare.planning import KEPT, PROFILES, Device, Job, candidates
+from tnshare.planning import MOST_KEPT_NUMBERS, PROFILES, Device, Job, candidates
 
 CPU = PROFILES["cpu"]
 LAYER = tn.Linear(4, 3, tasks=5, spec=tn.Tucker((2, 2, 2)))
 JOB = Job(LAYER.network, "one", 4, training=False)
 FOUND = candidates(JOB, CPU)
-NAMES = tuple(c.name for c in shortlisted(FOUND))
+LINEAR = LinearKind(LAYER, numpy_ops)
+NAMES = tuple(c.name for c in LINEAR.worth_timing(FOUND))
 
 
 @pytest.fixture(autouse=True)
@@ -39,10 +43,10 @@ class Clock:
     def __init__(self, monkeypatch, seconds):
         self.now, self.seconds, self.runs = 0.0, seconds, []
         monkeypatch.setattr(tune.time, "perf_counter", lambda: self.now)
-        real = tune.runner
+        real = kind_module.runner
 
-        def timed(job, candidate, ops, lead):
-            run = real(job, candidate, ops, lead)
+        def timed(job, candidate, ops, rows):
+            run = real(job, candidate, ops, rows)
 
             def slow(*inputs):
                 self.runs.append(candidate.name)
@@ -52,7 +56,28 @@ class Clock:
 
             return slow
 
-        monkeypatch.setattr(tune, "runner", timed)
+        monkeypatch.setattr(kind_module, "runner", timed)
+
+
+class Some(LinearKind):
+    """Calls that have these candidates alone."""
+
+    def __init__(self, ops, found):
+        super().__init__(LAYER, ops)
+        self.found = tuple(found)
+
+    def options(self, *asked):
+        return self.found
+
+
+def tuned(job, found, ops, rows, given):
+    """What calls with these candidates choose by the clock."""
+    measure = partial(seconds_of_runs, training=job.training, ops=ops, inputs=given)
+    return Calls(Some(ops, found), "autotune").choose(job, rows, given[2], measure=measure).chosen
+
+
+def tuning_key(job, ops, x, names):
+    return key_on_device(LINEAR.key(job), ops, x, names)
 
 
 def inputs(dtype=float, keeper=None):
@@ -79,18 +104,18 @@ def test_the_fastest_by_the_clock_wins_and_is_found_again(winner, monkeypatch):
 
 
 def test_only_the_shortlist_is_timed(monkeypatch):
-    monkeypatch.setattr("tnshare.execution._timing.SHORTLIST", 3)
+    monkeypatch.setattr("tnshare.layers._linear_kind.SHORTLIST", 3)
     assert len(FOUND) > 3
     clock = Clock(monkeypatch, times(FOUND[-1].name, fast=1e-9))
-    assert tuned(JOB, FOUND, numpy_ops, (4,), inputs()) in shortlisted(FOUND)
+    assert tuned(JOB, FOUND, numpy_ops, (4,), inputs()) in LINEAR.worth_timing(FOUND)
     assert len(set(clock.runs)) == 3
-    assert set(clock.runs) == {c.name for c in shortlisted(FOUND)}
+    assert set(clock.runs) == {c.name for c in LINEAR.worth_timing(FOUND)}
 
 
 @pytest.mark.parametrize(("seconds", "timed"), [(0.01, SHORTLIST), (0.1, SHORTLIST), (1.0, SHORTLIST // 2)])
 def test_of_what_takes_long_fewer_are_timed(seconds, timed):
     slow = [replace(FOUND[0], seconds=seconds, name=f"slow {n}") for n in range(20)]
-    assert len(shortlisted(slow)) == timed
+    assert len(LINEAR.worth_timing(slow)) == timed
 
 
 def test_beyond_the_best_predictions_other_trees_are_timed_first():
@@ -98,9 +123,9 @@ def test_beyond_the_best_predictions_other_trees_are_timed_first():
     alike = [replace(FOUND[0], name=f"alike {n}", seconds=1e-3 + n * 1e-6) for n in range(20)]
     (other,) = [c for c in FOUND if c.plan.tree != FOUND[0].plan.tree][:1]
     near, far = replace(other, name="near", seconds=2.9e-3), replace(other, name="far", seconds=3.1e-3)
-    assert near in shortlisted([*alike, near])
-    assert far not in shortlisted([*alike, far])
-    first = shortlisted([*alike, near])[: SHORTLIST // 2 + 1]
+    assert near in LINEAR.worth_timing([*alike, near])
+    assert far not in LINEAR.worth_timing([*alike, far])
+    first = LINEAR.worth_timing([*alike, near])[: SHORTLIST // 2 + 1]
     assert [c.name for c in first] == [f"alike {n}" for n in range(SHORTLIST // 2 + 1)]
 
 
@@ -182,7 +207,7 @@ def test_who_is_put_out_is_let_go_of_with_what_it_keeps():
     gone, alive = [], weakref.ref(slow)
     programs = {"quick": lambda: gone.append(alive() is None), "slow": slow}
     del slow
-    assert tune.timed(programs)["slow"] > 0
+    assert tune.time_in_rounds(programs)["slow"] > 0
     assert not gone[0]
     assert gone[-1]
 
@@ -221,7 +246,9 @@ def test_a_training_step_is_timed_with_its_gradients(monkeypatch):
     shapes = [*LAYER.network.shapes.values(), (5, 3), (4, 4)]
     assert all(given == (shapes, (4, 3)) for given in ops.given)
     assert ops.waited[1::2] == ["gradient"] * len(ops.given)
-    assert len(clock.runs) == len(ops.given) + len(shortlisted(found))  # once for the shape of the result
+    assert len(clock.runs) == len(ops.given) + len(
+        LINEAR.worth_timing(found)
+    )  # once for the shape of the result
 
 
 @pytest.mark.parametrize(
@@ -279,7 +306,7 @@ X = KEY[2]
         (replace(JOB, batch=8), There(), X, NAMES),
         (replace(JOB, inner=2), There(), X, NAMES),
         (replace(JOB, training=True), There(), X, NAMES),
-        (replace(JOB, keep=KEPT), There(), X, NAMES),
+        (replace(JOB, keep=MOST_KEPT_NUMBERS), There(), X, NAMES),
         (replace(JOB, bias=False), There(), X, NAMES),
         (replace(JOB, network=tn.Tucker((2, 2, 1)).network(i=4, o=3, task=5)), There(), X, NAMES),
         (replace(JOB, network=tn.Tucker((2, 2, 2)).network(i=4, o=3, t=5)), There(), X, NAMES),
@@ -310,12 +337,12 @@ def ids_of(rows):
 def test_calls_are_tuned_by_the_strategy_and_explained(monkeypatch, cache):
     keeper = Kept(lambda a: a.tobytes(), np.copy)
     factors, bias, *_ = inputs()
-    calls = Calls(LAYER, numpy_ops, "autotune")
+    calls = calls_for(LAYER, numpy_ops, "autotune")
     found = candidates(calls.job("mixed", (6,), training=False, keep=True, concrete=True), CPU)
     winner = found[3]
     clock = Clock(monkeypatch, {c.name: 0.8 if c == winner else 1.0 for c in found})
     chosen = []
-    monkeypatch.setattr(calls_module, "runner", lambda j, c, o, lead: chosen.append(c) or (lambda *a: 0))
+    monkeypatch.setattr(Calls, "function", lambda c, d, rows: chosen.append(d.chosen) or (lambda *a: 0))
     for _ in range(2):
         calls.apply(factors, bias, np.ones((6, 4)), ids_of(6), False, keeper)
     assert chosen == [winner]
@@ -327,11 +354,11 @@ def test_calls_are_tuned_by_the_strategy_and_explained(monkeypatch, cache):
     assert marked.endswith("800,000.0 us")
     assert sum(row[-1].strip() == "1,000,000.0 us" for row in table) == min(SHORTLIST, len(found)) - 1
     sources = [
-        Calls(LAYER, numpy_ops, c).source("mixed", 6, np.ones((6, 4)), training=False) for c in found[:4]
+        calls_for(LAYER, numpy_ops, c).source("mixed", 6, np.ones((6, 4)), training=False) for c in found[:4]
     ]
     assert sources[0] != sources[3] == calls.source("mixed", 6, np.ones((6, 4)), training=False)
     clock.runs.clear()
-    Calls(LAYER, numpy_ops, "autotune").apply(factors, bias, np.ones((6, 4)), ids_of(6), False, keeper)
+    calls_for(LAYER, numpy_ops, "autotune").apply(factors, bias, np.ones((6, 4)), ids_of(6), False, keeper)
     assert chosen == [winner, winner]  # another layer of the same kind, say in another process
     assert not clock.runs
 
@@ -344,7 +371,7 @@ def test_candidates_do_not_put_out_what_others_keep_while_they_are_timed(monkeyp
             prepared.append(self)
             return super()._made(prepare)
 
-    job = replace(JOB, way="each", keep=KEPT)
+    job = replace(JOB, way="each", keep=MOST_KEPT_NUMBERS)
     found = [c for c in candidates(job, CPU) if c.kept][:4]
     factors, bias, *_ = inputs()
     clock = Clock(monkeypatch, {c.name: 1.0 for c in found})
@@ -365,10 +392,10 @@ def test_nothing_is_timed_that_has_no_values_or_is_not_asked_for(why, monkeypatc
         def values(self, a):
             return None if why == "traced ids" else super().values(a)
 
-    monkeypatch.setattr(calls_module, "tuned", None)
+    monkeypatch.setattr(tune, "time_in_rounds", None)
     factors, bias, *_ = inputs()
     strategy, limit = "auto" if why == "auto" else "autotune", 10**6 if why == "memory" else None
     rows = 0 if why == "no rows" else 6
-    calls = Calls(LAYER, Traced(), strategy, limit)
+    calls = calls_for(LAYER, Traced(), strategy, limit)
     assert calls.apply(factors, bias, np.ones((rows, 4)), ids_of(rows), False).shape == (rows, 3)
     assert not cache.exists()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -141,25 +141,13 @@ def crowded(root: Path) -> list[str]:
     return sorted(long + full)
 
 
-# What the checks find all the same, with the reason; what they find no more has to go from here.
-USERS_OF_PEAKS = ("convolution._conv_memory", "embedding._lookup_memory")
-REASONS: dict[Callable[[Path], list[str]], dict[str, str]] = {
-    upward: {
-        "tnshare.execution._calls imports tnshare.layers": "the type of a layer, for the sake of its network",
-    },
-    past_doors: {
-        f"tnshare.layers.{module} takes {name} of tnshare.planning._peak_memory": "the one model of memory"
-        for module in USERS_OF_PEAKS
-        for name in ("_gradients", "_peak", "_peak_memory")
-    },
-}
 CHECKS = (upward, past_doors, public_modules, twice, namesakes, crowded)
 
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_house_is_in_order(check):
     assert len(modules(ROOT, *ORDER)) > 100
-    assert check(ROOT) == sorted(REASONS.get(check, {}))
+    assert check(ROOT) == []
 
 
 TREE = {

@@ -20,7 +20,7 @@ from tnshare.layers.convolution._conv_runner import conv_runner
 from tnshare.layers.embedding._lookup_candidates import LookupJob, lookup_candidates
 from tnshare.layers.embedding._lookup_runner import lookup_runner
 from tnshare.ops import numpy_ops
-from tnshare.planning import PROFILES, WAYS
+from tnshare.planning import MOST_KEPT_NUMBERS, PROFILES, WAYS
 
 _PAD = {"zeros": "constant", "reflect": "reflect", "replicate": "replicate", "circular": "circular"}
 
@@ -234,9 +234,17 @@ def test_wrong_geometry_is_refused(make: Any, text: str) -> None:
             0,
             r"expected x of shape \(..., 2, h, w\), channels before the places: found",
         ),
-        (np.zeros((2, 5, 5)), np.array([0]), r"one task id for each row: expected x with 1 rows and 4 axes"),
-        (np.zeros((3, 2, 5, 5)), np.array([0]), r"one task id for each row: expected x with 1 rows"),
-        (np.zeros((3, 2, 5, 5)), None, r"expected x of shape \(4, ...\), found \(3, 2, 5, 5\); give a task"),
+        (
+            np.zeros((2, 5, 5)),
+            np.array([0]),
+            r"one task id for each row: expected x of shape \(1, 2, h, w\) with 1 ids",
+        ),
+        (
+            np.zeros((3, 2, 5, 5)),
+            np.array([0]),
+            r"one task id for each row: expected x of shape \(1, 2, h, w\)",
+        ),
+        (np.zeros((3, 2, 5, 5)), None, r"x of shape \(4, ..., 2, h, w\), found \(3, 2, 5, 5\); give a task"),
         (np.zeros((1, 2, 2, 5)), 0, r"the kernel reaches over \(3, 3\) places, more than the input has"),
         (np.zeros((1, 2, 5, 5)), 4, "task 4 is out of range: expected 0 <= task <= 3"),
         (np.zeros((2, 2, 5, 5)), np.array([0, 9]), "task 9 in row 1 is out of range"),
@@ -279,7 +287,7 @@ def test_empty_batches(task: Any) -> None:
 def test_kernels_are_kept_only_while_they_are_few() -> None:
     def kept(tasks: int) -> set[bool]:
         layer = tn.Conv(64, 64, (5, 5), tasks, tn.LAF(2))
-        job = ConvJob(layer, "mixed", 8, (9, 9), False, True, True)
+        job = ConvJob(layer, "mixed", 8, (9, 9), False, MOST_KEPT_NUMBERS, True)
         return {c.kept for c in conv_candidates(job, PROFILES["cpu"]) if not c.chain.late}
 
     assert kept(10) == {True}

@@ -16,7 +16,7 @@ from tolerances import close
 import tnshare as tn
 from benchmarks.grid import Point, points, unseen
 from benchmarks.measuring.peak import peak_memory
-from benchmarks.measuring.timing import AGAIN, allot, in_a_row, interleave, laps, noise_floor, once, timing
+from benchmarks.measuring.timing import AGAIN, Timing, allot, in_a_row, interleave, laps, noise_floor, once
 from benchmarks.planner import __main__ as planner
 from benchmarks.planner import jax_programs, torch_programs, verdicts
 from benchmarks.planner.contestants import EMPTY, Programs, groups
@@ -156,9 +156,9 @@ def test_laps_are_found_by_number_of_the_round():
 
 
 def test_quartiles_are_within_what_was_found():
-    two = timing([1.0, 10.0])
+    two = Timing.of([1.0, 10.0])
     assert (two.low, two.median, two.high) == (3.25, 5.5, 7.75)
-    assert (timing([4.0]).low, timing([4.0]).high) == (4.0, 4.0)
+    assert (Timing.of([4.0]).low, Timing.of([4.0]).high) == (4.0, 4.0)
 
 
 def test_what_is_slow_is_repeated_where_that_takes_not_long():

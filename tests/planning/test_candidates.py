@@ -13,10 +13,21 @@ from hypothesis import strategies as st
 
 import tnshare as tn
 from tnshare.execution import Kept
-from tnshare.execution._runners import runner
+from tnshare.layers._linear_runner import runner
 from tnshare.ops import numpy_ops
 from tnshare.ops._operations import NumpyOps
-from tnshare.planning import KEPT, PROFILES, WAYS, Candidate, Goal, Job, Prices, Step, best_plans, candidates
+from tnshare.planning import (
+    MOST_KEPT_NUMBERS,
+    PROFILES,
+    WAYS,
+    Candidate,
+    Goal,
+    Job,
+    Prices,
+    Step,
+    best_plans,
+    candidates,
+)
 from tnshare.planning._peak_memory import peak
 from tnshare.planning._row_groups import longest_group
 from tnshare.testing import linear_cases
@@ -27,7 +38,7 @@ CPU = PROFILES["cpu"]
 FORMS = ("any", "factored", "materialised")
 DOUBLE = ("float64",)
 CASES = linear_cases(DOUBLE)
-KEEPS = st.sampled_from((0, 1, 20, KEPT))
+KEEPS = st.sampled_from((0, 1, 20, MOST_KEPT_NUMBERS))
 
 
 def job_of(case, training=False, keep=0, concrete=True):
@@ -60,7 +71,7 @@ def checker(case, params):
     return lambda result: close(numpy_ops, result, expected, bound, case.terms)
 
 
-def keeper(most=KEPT):
+def keeper(most=MOST_KEPT_NUMBERS):
     return Kept(lambda array: array.tobytes(), np.ndarray.view, most)
 
 
@@ -98,7 +109,7 @@ def test_every_candidate_gives_what_the_loop_gives(case, device, form, keep, tra
         check(run(*inputs, keeper()))
 
 
-@given(CASES | crowds(), profiles(), st.sampled_from(FORMS), st.sampled_from((1, 20, KEPT)))
+@given(CASES | crowds(), profiles(), st.sampled_from(FORMS), st.sampled_from((1, 20, MOST_KEPT_NUMBERS)))
 def test_what_is_kept_is_not_computed_again_and_never_stale(case, device, form, keep):
     job, params = job_of(case, keep=keep), case.params()
     inputs, check = inputs_of(case, params), checker(case, params)
@@ -127,7 +138,7 @@ def test_what_is_kept_is_not_computed_again_and_never_stale(case, device, form, 
 @pytest.mark.parametrize("way", WAYS)
 def test_every_parameter_that_changes_alone_is_noticed_and_so_is_every_task(way, spec):
     case = LinearCase(tn.Linear(4, 3, tasks=3, spec=spec), way, (5,), "float64", 0)
-    job, params = job_of(case, keep=KEPT), case.params()
+    job, params = job_of(case, keep=MOST_KEPT_NUMBERS), case.params()
     factors, bias, x, ids = inputs_of(case, params)
     for candidate in candidates(job, CPU):
         kept, run = keeper(), runner(job, candidate, numpy_ops, case.lead)
@@ -156,7 +167,7 @@ def test_weights_are_built_before_they_meet_the_input_or_never(case, device, tra
         assert job.way != "mixed" or bool(candidate.grouped) == job.concrete
     for candidate in candidates(job, device, "factored"):
         assert_never_built(candidate.plan)
-        assert candidate.otherwise is None or assert_never_built(candidate.otherwise.plan) is None
+        assert candidate.ungrouped is None or assert_never_built(candidate.ungrouped.plan) is None
 
 
 def assert_built_first(plan):
@@ -190,10 +201,10 @@ def test_candidates_come_in_order_with_names_of_their_own(case, device, form, ke
         assert c.seconds == pytest.approx(own)
         assert c.bytes == prices.bytes(c.plan)
         assert c.flops == c.plan.flops
-        assert c.grouped or c.otherwise is None
+        assert c.grouped or c.ungrouped is None
         if c.grouped:
-            assert isinstance(c.otherwise, Candidate)
-            assert not c.otherwise.grouped
+            assert isinstance(c.ungrouped, Candidate)
+            assert not c.ungrouped.grouped
             assert c.name.split(" #")[0].endswith(f"rows grouped ({c.grouped})")
             assert ("task" in c.plan.network.tasks or "site" in c.plan.network.tasks) == (c.grouped == "all")
 
@@ -202,7 +213,7 @@ def test_candidates_come_in_order_with_names_of_their_own(case, device, form, ke
 def test_only_rows_of_mixed_tasks_whose_ids_are_known_are_grouped(way):
     layer = tn.Linear(64, 64, tasks=4, spec=tn.LAF(4))
     for training, concrete in ((True, True), (True, False), (False, True), (False, False)):
-        keep = 0 if training else KEPT
+        keep = 0 if training else MOST_KEPT_NUMBERS
         found = candidates(Job(layer.network, way, 256, None, training, keep, concrete), CPU)
         kinds = {c.grouped for c in found}
         grouped = {"present"} if training else {"present", "all"}
@@ -218,7 +229,10 @@ def test_many_rows_of_few_tasks_are_grouped_and_few_are_not():
 
 def test_over_all_tasks_rows_are_grouped_only_if_that_is_not_mostly_padding():
     layer = tn.Linear(16, 16, tasks=100, spec=tn.LAF(4))
-    few, many = (candidates(Job(layer.network, "mixed", n, keep=KEPT, training=False), CPU) for n in (8, 512))
+    few, many = (
+        candidates(Job(layer.network, "mixed", n, keep=MOST_KEPT_NUMBERS, training=False), CPU)
+        for n in (8, 512)
+    )
     assert "all" not in {c.grouped for c in few}
     assert "all" in {c.grouped for c in many}
 
@@ -235,7 +249,7 @@ def test_what_is_too_much_to_keep_is_not_kept_but_computed(way, form):
     case = LinearCase(tn.Linear(5, 4, tasks=3, spec=tn.Tucker((3, 3, 2))), way, (6,), "float64", 0)
     params = case.params()
     inputs, check = inputs_of(case, params), checker(case, params)
-    for keep in (1, 10, 19, 20, 59, 60, KEPT):
+    for keep in (1, 10, 19, 20, 59, 60, MOST_KEPT_NUMBERS):
         found = candidates(job_of(case, keep=keep), CPU, form)
         assert found
         for c in found:

@@ -8,13 +8,28 @@ import numpy as np
 import pytest
 
 import tnshare as tn
-from tnshare.execution import Calls
+from tnshare.execution import _timing as timing
+from tnshare.layers import calls_for
+from tnshare.layers._linear_kind import LinearKind
+from tnshare.layers.convolution._conv_kind import ConvKind
+from tnshare.layers.embedding._lookup_kind import LookupKind
 from tnshare.ops import numpy_ops
-from tnshare.planning import KEPT, PROFILES, WAYS, Job, Prices, Step, candidates, explain, explain_plan
+from tnshare.planning import (
+    MOST_KEPT_NUMBERS,
+    PROFILES,
+    WAYS,
+    Job,
+    Prices,
+    Step,
+    candidates,
+    explain,
+    explain_plan,
+)
 
 CPU = PROFILES["cpu"]
 LAYER = tn.Linear(64, 48, tasks=5, spec=tn.Tucker((8, 8, 2)))
 X = np.ones((1, 64))
+TABLES = ["rows looked up, then contracted", "tables composed, then rows looked up"]
 
 
 def table(lines):
@@ -29,7 +44,7 @@ def seconds(cell):
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("way", WAYS)
 def test_all_candidates_are_listed_with_what_they_cost(way, training):
-    job = Job(LAYER.network, way, 32, None, training, 0 if training else KEPT)
+    job = Job(LAYER.network, way, 32, None, training, 0 if training else MOST_KEPT_NUMBERS)
     found = candidates(job, CPU)
     chosen, times = found[1], {found[1].name: 0.25, found[-1].name: 2e-6}
     text = explain(job, found, chosen, CPU, times)
@@ -85,7 +100,7 @@ def test_steps_are_explained_one_by_one():
 
 
 def test_what_is_kept_costs_nothing_and_says_so():
-    job = Job(LAYER.network, "one", 32, None, False, KEPT)
+    job = Job(LAYER.network, "one", 32, None, False, MOST_KEPT_NUMBERS)
     found = candidates(job, CPU)
     assert found[0].kept
     steps = table(explain(job, found, found[0], CPU).partition("\n\n")[2].splitlines()[3:])
@@ -95,7 +110,7 @@ def test_what_is_kept_costs_nothing_and_says_so():
 
 @pytest.mark.parametrize("way", WAYS)
 def test_the_choice_of_a_call_is_marked_and_its_source_can_be_pasted(way):
-    calls = Calls(LAYER, numpy_ops)
+    calls = calls_for(LAYER, numpy_ops)
     text = calls.explain(way, 500, X, training=True)
     marked = [line for line in text.splitlines() if line.startswith(">")]
     best = candidates(calls.job(way, (500,), training=True, keep=False, concrete=True), CPU)[0]
@@ -116,7 +131,7 @@ def test_the_choice_of_a_call_is_marked_and_its_source_can_be_pasted(way):
     ],
 )
 def test_what_cannot_be_explained_is_refused(way, batch, message):
-    calls = Calls(LAYER, numpy_ops)
+    calls = calls_for(LAYER, numpy_ops)
     for ask in (calls.explain, calls.source):
         with pytest.raises(tn.TnshareError, match=message):
             ask(way, batch, X, training=True)
@@ -125,3 +140,103 @@ def test_what_cannot_be_explained_is_refused(way, batch, message):
             ask(way, batch)
     with pytest.raises(tn.TnshareError, match=r"^inner must be a whole number of at least 0: found True$"):
         LAYER.plan("mixed", 4, True)
+
+
+@pytest.fixture
+def ran(tmp_path, monkeypatch):
+    """The names of what layers were computed by."""
+    monkeypatch.setenv("TNSHARE_CACHE", str(tmp_path))
+    names = []
+    for kind in (LinearKind, ConvKind, LookupKind):
+
+        def noting(self, job, option, rows, made=kind.function):
+            run = made(self, job, option, rows)
+            return lambda *inputs: names.append(option.name) or run(*inputs)
+
+        monkeypatch.setattr(kind, "function", noting)
+    return names
+
+
+def called(calls, x, task=None, training=True, fan_out=False):
+    params = calls.layer.init(0)
+    factors = [params[name] for name in calls.layer.network.shapes]
+    if fan_out:
+        return calls.fan_out(factors, params.get("bias"), x, training)
+    return calls.apply(factors, params.get("bias"), x, task, training)
+
+
+def marked(text):
+    """The name of what is said to run, whose code is shown."""
+    (line,) = [line for line in text.splitlines() if line.startswith(">")]
+    return re.split(r"\s{2,}", line[1:].strip())[0]
+
+
+@pytest.mark.parametrize("limit", [800_000, 1_500_000, 10_000_000, None])
+@pytest.mark.parametrize("way", ["one", "mixed", "fan_out"])
+def test_of_a_convolution_within_a_limit_what_runs_is_marked(way, limit, ran):
+    layer = tn.Conv(16, 32, (3, 3), tasks=4, spec=tn.Tucker((3, 3, 8, 8, 3)), padding=1)
+    calls = calls_for(layer, numpy_ops, "auto", limit)
+    x = np.ones((16, 16, 12, 12), np.float32)
+    called(calls, x, {"one": 1, "mixed": np.arange(16) % 4}.get(way), fan_out=way == "fan_out")
+    text = calls.explain(way, 16, x, training=True, sizes=(12, 12))
+    assert {marked(text)} == set(ran)
+    assert calls.source(way, 16, x, training=True, sizes=(12, 12)).startswith(f"# {ran[0]}\n")
+    parts = re.search(r"\nin chunks of (\d+) rows, ([\d,]+) bytes at once, computed again backwards\n", text)
+    assert (len(ran) > 1) == (parts is not None)
+    if parts:
+        assert len(ran) == -(-16 // int(parts[1]))
+        assert int(parts[2].replace(",", "")) <= limit
+
+
+def test_a_limit_changes_what_is_chosen_for_a_convolution():
+    layer = tn.Conv(16, 32, (3, 3), tasks=4, spec=tn.Tucker((3, 3, 8, 8, 3)), padding=1)
+    x = np.ones(1, np.float32)
+    texts = [
+        calls_for(layer, numpy_ops, "auto", limit).explain("fan_out", 16, x, training=True, sizes=(12, 12))
+        for limit in (None, 1_500_000)
+    ]
+    assert marked(texts[0]) != marked(texts[1])
+
+
+@pytest.mark.parametrize("winner", TABLES)
+def test_of_an_embedding_that_was_timed_what_runs_is_marked(winner, ran, monkeypatch):
+    monkeypatch.setattr(timing, "time_in_rounds", lambda runs: dict.fromkeys(runs, 2.0) | {winner: 1.0})
+    layer = tn.Embedding(200, 32, tasks=5, spec=tn.Tucker((16, 8, 3)))
+    calls = calls_for(layer, numpy_ops, "autotune")
+    tokens, like = np.arange(512) % 200, np.ones(1, np.float32)
+    called(calls, tokens, 2)
+    text = calls.explain("one", 512, like, training=True)
+    assert [marked(text)] == ran == [winner]
+    assert "1,000,000.0 us" in text
+    assert calls.source("one", 512, like, training=True).startswith(f"# {winner}\n")
+
+
+def test_an_embedding_in_parts_says_so(ran):
+    layer = tn.Embedding(200, 32, tasks=5, spec=tn.Tucker((16, 8, 3)))
+    calls, tokens = calls_for(layer, numpy_ops, "factored", 60_000), np.arange(512) % 200
+    called(calls, tokens, training=False, fan_out=True)
+    text = calls.explain("fan_out", 512, np.ones(1, np.float32), training=False)
+    size = int(re.search(r"\nin chunks of (\d+) rows, [\d,]+ bytes at once", text)[1])
+    assert len(ran) == -(-512 // size) > 1
+    assert text.startswith("fan_out, 512 tokens, inference; predicted by the profile 'cpu'")
+
+
+@pytest.mark.parametrize("strategy", ["auto", "factored", "materialised", "autotune"])
+@pytest.mark.parametrize("limit", [None, 200_000])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("rows", [0, 1, 48])
+def test_of_a_linear_layer_what_runs_is_marked(way, rows, limit, strategy, ran, monkeypatch):
+    monkeypatch.setattr(timing, "time_in_rounds", lambda runs: {name: len(name) for name in runs})
+    calls = calls_for(tn.Linear(16, 32, tasks=6, spec=tn.LAF(5)), numpy_ops, strategy, limit)
+    x = np.ones((6, rows, 16) if way == "each" else (rows, 16), np.float32)
+    task = {"one": 1, "mixed": np.arange(rows) // 8}.get(way)
+    called(calls, x, task, fan_out=way == "fan_out")
+    assert set(ran) == {marked(calls.explain(way, rows, x, training=True))}
+
+
+def test_where_a_framework_says_nothing_of_values_no_rows_are_said_to_be_grouped(ran):
+    names = [n for n in dir(numpy_ops) if n[0] != "_" and n != "concrete"]
+    bare = type("Bare", (), {name: staticmethod(getattr(numpy_ops, name)) for name in names})()
+    calls, x = calls_for(tn.Linear(64, 64, tasks=3, spec=tn.LAF(3)), bare), np.ones((512, 64), np.float32)
+    called(calls, x, np.arange(512) % 3)
+    assert ran == [marked(calls.explain("mixed", 512, x, training=True))]

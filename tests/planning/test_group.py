@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from tolerances import close
 
 import tnshare as tn
-from tnshare.execution import Calls
-from tnshare.execution._runners import runner
+from tnshare.layers import calls_for
+from tnshare.layers._linear_runner import runner
 from tnshare.ops import numpy_ops
 from tnshare.ops._operations import NumpyOps
-from tnshare.planning import KEPT, PROFILES, Job, RowGroups, candidates, choose, group
+from tnshare.planning import MOST_KEPT_NUMBERS, PROFILES, Job, RowGroups, candidates, choose, group
 from tnshare.planning._generated_code import CALLS
 from tnshare.testing.cases import LinearCase
 from tnshare.testing.oracles import looped
@@ -67,7 +67,7 @@ def grouped(layer, rows, training=True, keep=0):
     return job, [c for c in candidates(job, CPU) if c.grouped]
 
 
-@pytest.mark.parametrize("keep", [0, KEPT])
+@pytest.mark.parametrize("keep", [0, MOST_KEPT_NUMBERS])
 @pytest.mark.parametrize("spec", [tn.LAF(2), tn.Tucker((2, 2, 2)), tn.TT((2, 2))], ids=repr)
 def test_a_nan_in_a_row_stays_in_its_row(spec, keep):
     layer = tn.Linear(3, 2, tasks=4, spec=spec)
@@ -90,7 +90,7 @@ def test_a_nan_in_the_factors_of_a_task_stays_there(everyone):
     params = layer.init(0, dtype=float)
     params["S"][1] = np.nan
     ids = np.array([0, 1, 1, 3, 3, 3])
-    job, found = grouped(layer, 6, training=False, keep=KEPT)
+    job, found = grouped(layer, 6, training=False, keep=MOST_KEPT_NUMBERS)
     x = np.random.default_rng(0).normal(size=(6, 3))
     for candidate in (c for c in found if (c.grouped == "all") == everyone):
         y = runner(job, candidate, numpy_ops, (6,))([params["L"], params["S"]], None, x, (ids,))
@@ -142,7 +142,7 @@ def test_tasks_at_both_ends(ids):
     params, x = case.params(), case.x()
     object.__setattr__(case, "task", lambda: np.array(ids))
     factors = [params[node.name] for node in layer.network.nodes]
-    job, found = grouped(layer, len(ids), training=False, keep=KEPT)
+    job, found = grouped(layer, len(ids), training=False, keep=MOST_KEPT_NUMBERS)
     for candidate in found:
         y = runner(job, candidate, numpy_ops, case.lead)(factors, params["bias"], x, (np.array(ids),))
         np.testing.assert_allclose(y, looped(case, params, x), atol=1e-12)
@@ -185,7 +185,7 @@ def test_ids_that_are_out_of_range_do_not_reach_the_groups(wrong):
 @pytest.mark.parametrize("training", [True, False])
 def test_the_source_of_grouped_rows_runs_when_pasted(training):
     layer = tn.Linear(64, 64, tasks=4, spec=tn.Tucker((8, 8, 3)), bias=False)
-    calls, ids = Calls(layer, numpy_ops, "materialised"), np.arange(500) % 3  # the last task has no rows
+    calls, ids = calls_for(layer, numpy_ops, "materialised"), np.arange(500) % 3  # the last task has no rows
     params, x = layer.init(0), np.random.default_rng(0).normal(size=(500, 64)).astype(np.float32)
     text = calls.source("mixed", 500, x, training=training)
     assert text.startswith("# Rows are sorted by task and padded")

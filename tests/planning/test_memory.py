@@ -6,6 +6,7 @@ import re
 import weakref
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,12 +16,26 @@ from hypothesis import strategies as st
 from test_candidates import checker, inputs_of, job_of
 
 import tnshare as tn
-from tnshare.execution import Calls
-from tnshare.execution._runners import runner
+from tnshare.execution import Calls, Decision
+from tnshare.layers import calls_for
+from tnshare.layers._linear_kind import LinearKind
+from tnshare.layers._linear_runner import runner
 from tnshare.ops import numpy_ops
 from tnshare.ops._operations import NumpyOps
-from tnshare.planning import KEPT, PROFILES, WAYS, Goal, Step, best_plans, candidates, with_input, within
-from tnshare.planning._memory_limit import largest_part, needed
+from tnshare.planning import (
+    MOST_KEPT_NUMBERS,
+    PROFILES,
+    WAYS,
+    Goal,
+    Step,
+    best_plans,
+    candidates,
+    fastest_within,
+    linear_peak,
+    seconds_in_parts,
+    with_input,
+)
+from tnshare.planning._memory_limit import largest_part
 from tnshare.planning._peak_memory import peak
 from tnshare.testing import linear_cases
 from tnshare.testing.cases import LinearCase
@@ -107,11 +122,11 @@ def test_the_peak_of_a_call_is_an_upper_bound(case, device, form):
     for candidate in candidates(replace(job, concrete=False), device, form):
         ops = Watching()
         y = runner(job, candidate, ops, case.lead)(*inputs)
-        assert ops.peak(y) <= needed(job, candidate, rows, rows)
+        assert ops.peak(y) <= linear_peak(job, candidate, rows, rows)
         assert candidate.peak >= 4 * ops.peak(y)
 
 
-@given(CASES.filter(lambda case: 0 not in case.lead), profiles(), st.sampled_from((20, KEPT)))
+@given(CASES.filter(lambda case: 0 not in case.lead), profiles(), st.sampled_from((20, MOST_KEPT_NUMBERS)))
 def test_what_is_kept_counts(case, device, keep):
     job = job_of(case, keep=keep, concrete=False)
     inputs = inputs_of(case, case.params())
@@ -133,10 +148,30 @@ def test_what_is_kept_counts(case, device, keep):
 # Limits
 
 
+class Some(LinearKind):
+    """Calls that have these candidates alone."""
+
+    def __init__(self, job, found, ops=numpy_ops):
+        super().__init__(SimpleNamespace(network=job.network, task_shape=job.network.task_shape), ops)
+        self.found = tuple(found)
+
+    def options(self, *asked):
+        return self.found
+
+
+def within(job, found, limit, itemsize, ops=numpy_ops, lead=None):
+    """What calls with these candidates choose under a limit, and how they run."""
+    rows = lead or ((job.batch,) if job.inner is None else (job.batch, job.inner))
+    calls = Calls(Some(job, found, ops), memory_limit=limit)
+    like = SimpleNamespace(dtype=SimpleNamespace(itemsize=itemsize))
+    decision = calls.choose(job, rows, like)
+    return decision, calls.function(decision, rows)
+
+
 def smallest(job, found, itemsize=4):
     """The smallest limit that works, as the error says it."""
     try:
-        within(job, found, CPU, 0, itemsize)
+        within(job, found, 0, itemsize)
     except tn.TnshareError as error:
         return int(re.search(r"the smallest that works is (\d+) bytes$", str(error))[1])
     return 0
@@ -148,12 +183,12 @@ def test_exactly_the_smallest_limit_works(case, device, form, training, concrete
     found = candidates(job, device, form)
     for itemsize in (4, 8):
         least = smallest(job, found, itemsize)
-        chosen = within(job, found, CPU, least, itemsize)
-        assert chosen.peak <= least
-        assert not chosen.grouped
+        decision, _ = within(job, found, least, itemsize)
+        assert decision.peak <= least
+        assert not decision.chosen.grouped
         if least:
             with pytest.raises(tn.TnshareError, match=f"smallest that works is {least} bytes$"):
-                within(job, found, CPU, least - 1, itemsize)
+                within(job, found, least - 1, itemsize)
 
 
 @st.composite
@@ -169,12 +204,18 @@ def test_a_limit_is_kept_and_changes_no_number(case, device, form, part):
     found = candidates(job, device, form)
     least, most = smallest(job, found, 1), max(c.peak // 4 for c in found)
     limit = least + int(part * max(most - least, 0))
-    chosen = within(job, found, CPU, limit, 1)
     ops = Watching()
-    y = runner(job, chosen, ops, case.lead)(*inputs_of(case, params))
+    decision, run = within(job, found, limit, 1, ops, case.lead)
+    y = run(*inputs_of(case, params))
     checker(case, params)(y)
-    assert ops.peak(y) <= chosen.peak <= limit
-    assert chosen.chunk < max(job.batch, 2)
+    assert ops.peak(y) <= decision.peak <= limit
+    assert decision.rows_at_a_time < max(job.batch, 2)
+
+
+def in_parts(layer, job, lead, size, ops):
+    """The best candidate, so many rows at a time."""
+    found = candidates(job, CPU)
+    return calls_for(layer, ops).function(Decision(job, found, found[0], rows_at_a_time=size), lead)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 6, 7, 8])
@@ -184,8 +225,8 @@ def test_chunks_of_every_size_give_the_same(method, way, size):
     for lead in ((7,), (7, 2), (2, 3)):
         case = LinearCase(LAYERS[method], way, lead, "float64", 0)
         job, params = job_of(case, concrete=False), case.params()
-        candidate = replace(candidates(job, CPU)[0], chunk=size)
-        checker(case, params)(runner(job, candidate, numpy_ops, lead)(*inputs_of(case, params)))
+        run = in_parts(LAYERS[method], job, lead, size, numpy_ops)
+        checker(case, params)(run(*inputs_of(case, params)))
 
 
 def test_chunks_are_asked_of_the_framework():
@@ -202,10 +243,9 @@ def test_chunks_are_asked_of_the_framework():
     for way in WAYS:
         case = LinearCase(LAYERS["tt"], way, (7,), "float64", 0)
         job = job_of(case, concrete=False)
-        candidate = replace(candidates(job, CPU)[0], chunk=3)
-        runner(job, candidate, Chunking(), (7,))(*inputs_of(case, case.params()))
+        in_parts(LAYERS["tt"], job, (7,), 3, Chunking())(*inputs_of(case, case.params()))
         with pytest.raises(tn.TnshareError, match=r"^memory_limit asks for chunks .* which Plain cannot do$"):
-            runner(job, candidate, Plain(), (7,))
+            in_parts(LAYERS["tt"], job, (7,), 3, Plain())
     assert seen == [(5, 0, 0, 3, 0), (5, 0, 0, 3, 2), (5, 2, 2, 3, 0), (5, 0, 2, 3, 0)]
 
 
@@ -224,6 +264,35 @@ def test_parts_are_as_few_as_the_limit_allows_and_of_about_one_size(rows, fixed,
         assert (part - 1) * parts < rows
 
 
+def test_as_many_rows_at_a_time_as_the_limit_allows_of_the_fastest():
+    fast, slow = SimpleNamespace(seconds=1.0), SimpleNamespace(seconds=3.0)
+
+    def chosen(limit, peak_bytes=lambda option, rows: 10 * rows, in_parts=1.5):
+        seconds = lambda option, rows: option.seconds * in_parts  # noqa: E731
+        return fastest_within([fast, slow], 20, limit, peak_bytes, seconds, "of one task in inference")
+
+    assert chosen(200) == (fast, 0)
+    assert chosen(55) == (fast, 5)
+    assert chosen(195) == (fast, 10)
+    assert chosen(75) == (fast, 7)
+    assert chosen(55, lambda option, rows: rows * (100 if option is fast else 1)) == (slow, 0)
+    assert chosen(55, lambda option, rows: rows * (10 if option is fast else 1)) == (fast, 5)
+    assert chosen(55, lambda option, rows: rows * (10 if option is fast else 1), 4.0) == (slow, 0)
+    with pytest.raises(
+        tn.TnshareError,
+        match=r"^memory_limit=9 is too little for 20 rows of one task in inference: the smallest .* 10 bytes",
+    ):
+        chosen(9)
+
+
+def test_a_part_of_a_training_step_is_priced_forwards_twice_with_its_gradients():
+    network = LAYERS["laf"].network
+    streams = sum(CPU.stream(int(np.prod(node.shape))) for node in network.nodes)
+    once = {True: 3.0, False: 1.0}.__getitem__
+    assert seconds_in_parts(network, CPU, 4, False, once) == 4.0
+    assert seconds_in_parts(network, CPU, 4, True, once) == pytest.approx(4 * (4.0 + streams))
+
+
 def test_less_memory_is_never_said_to_be_faster():
     layer = tn.Linear(64, 64, tasks=10, spec=tn.Tucker((32, 32, 8)))
     for way in WAYS:
@@ -231,10 +300,10 @@ def test_less_memory_is_never_said_to_be_faster():
         found = candidates(job, CPU)
         least = smallest(job, found)
         limits = [least, 2 * least, 8 * least, 2**40]
-        chosen = [within(job, found, CPU, limit, 4) for limit in limits]
-        rows = [c.chunk or job.batch for c in chosen]
+        chosen = [within(job, found, limit, 4)[0] for limit in limits]
+        rows = [d.rows_at_a_time or job.batch for d in chosen]
         assert rows == sorted(rows)
-        assert chosen[-1] == replace(found[0], peak=chosen[-1].peak)
+        assert chosen[-1].chosen is found[0]
         assert all(a.peak <= b.peak for a, b in pairwise(chosen))
 
 
@@ -246,7 +315,7 @@ def test_calls_keep_a_limit(way, strategy):
     factors, bias, x, ids = inputs_of(case, params)
 
     def call(limit, ops=numpy_ops):
-        calls = Calls(layer, ops, strategy, limit)
+        calls = calls_for(layer, ops, strategy, limit)
         if way == "fan_out":
             return calls, calls.fan_out(factors, bias, x, False)
         return calls, calls.apply(factors, bias, x, ids if ids is None else ids[0], False)
@@ -272,4 +341,4 @@ def test_calls_keep_a_limit(way, strategy):
     text = calls.explain(way, 9, x, training=False)
     told = re.search(r"\nin chunks of \d rows, ([\d,]+) bytes at once, computed again backwards\n", text)
     assert strategy == "materialised" or int(told[1].replace(",", "")) <= least
-    assert "in chunks" not in Calls(layer, numpy_ops, strategy, 10**6).explain(way, 9, x, training=False)
+    assert "in chunks" not in calls_for(layer, numpy_ops, strategy, 10**6).explain(way, 9, x, training=False)

@@ -14,7 +14,18 @@ from hypothesis import strategies as st
 import tnshare as tn
 from tnshare.network import Network, Node
 from tnshare.ops import numpy_ops
-from tnshare.planning import KEPT, PROFILES, WAYS, Goal, Plan, Prices, Step, _search, best_plans, with_input
+from tnshare.planning import (
+    MOST_KEPT_NUMBERS,
+    PROFILES,
+    WAYS,
+    Goal,
+    Plan,
+    Prices,
+    Step,
+    _search,
+    best_plans,
+    with_input,
+)
 from tnshare.planning.devices._profile import SIZES
 from tnshare.testing import linear_cases, network_cases
 from tnshare.testing.oracles import einsum
@@ -25,7 +36,7 @@ FORMS = st.sampled_from(["any", "factored", "materialised"])
 
 
 @st.composite
-def goals(draw, keeps=(0, 0, 3, 30, KEPT)):
+def goals(draw, keeps=(0, 0, 3, 30, MOST_KEPT_NUMBERS)):
     training = draw(st.booleans())
     return Goal(training, 0 if training else draw(st.sampled_from(keeps)), draw(FORMS))
 
@@ -182,24 +193,20 @@ def test_a_thin_factor_of_many_rows_is_turned_for_its_gradient_alone():
 def test_what_is_kept_may_lie_in_any_order():
     """The same rows for all tasks: of the weights behind U_i, the ones whose task axis is first are kept."""
     layer = tn.Linear(64, 64, tasks=1000, spec=tn.Tucker((8, 16, 25)))
-    found = best_plans(with_input(layer.network, "fan_out", 128), CPU, Goal(False, KEPT))
+    found = best_plans(with_input(layer.network, "fan_out", 128), CPU, Goal(False, MOST_KEPT_NUMBERS))
     plan = found[0][1]
     assert plan.steps[-1].result == ("task", "b", "o")
     assert plan.steps[-1].variant == "right"
     assert plan.steps[-1].groups[1] == (("task",), ("k_i",), ("o",))
 
 
-@pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 @pytest.mark.parametrize("way", WAYS)
-def test_no_product_of_the_best_plan_is_faster_the_other_way_round(way, spec, training):
-    """The search leaves out many orders of a set of operands early; it must not leave out a better one."""
-    network = with_input(tn.Linear(64, 64, tasks=50, spec=spec).network, way, 128)
-    ((seconds, best), *_), prices = best_plans(network, CPU, Goal(training)), Prices(network, CPU, training)
+def test_every_product_of_the_best_plan_is_tried_the_other_way_round(way):
+    network = with_input(tn.Linear(64, 64, tasks=50, spec=SPECS["tucker"]).network, way, 128)
+    found = {plan.moves for _, plan in best_plans(network, CPU, Goal(False), most=1000)}
+    best = best_plans(network, CPU, Goal(False))[0][1]
     last = max((n for n, move in enumerate(best.moves) if len(move) == 1), default=-1)
-    tried = [n for n in range(last + 1, len(best.moves)) if best.steps[n].inner]  # before, rows are taken
-    assert tried
-    for n in tried:
-        left, right, _ = best.moves[n]
-        other = Plan.of(network, (*best.moves[:n], (right, left, ""), *best.moves[n + 1 :]), "")
-        assert prices.of(other) >= seconds * (1 - 1e-9)
+    for n, (left, right, variant) in list(enumerate(best.moves))[last + 1 :]:  # before, rows are taken
+        other = (*best.moves[:n], (right, left, ""), *best.moves[n + 1 :])
+        outer = not best.steps[n].inner
+        assert variant or outer or Plan.of(network, other, "").moves in found

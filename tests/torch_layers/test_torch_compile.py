@@ -151,7 +151,7 @@ def test_nothing_is_timed_while_compiling(way, monkeypatch):
     def fail(*_):
         raise AssertionError("timed")
 
-    monkeypatch.setattr(tnshare.execution._timing, "_measure", fail)
+    monkeypatch.setattr(tnshare.execution._timing, "time_in_rounds", fail)
     monkeypatch.setattr(tnshare.execution._timing.store, "read", lambda *_: None)
     layer = make(strategy="autotune")
     call = inputs(layer, way, 7)
@@ -239,7 +239,7 @@ def test_a_candidate_forces_itself(way):
     layer = make()
     calls, call = layer._calls, inputs(layer, way, 8)
     job = calls.job(way, (8,), training=True, keep=False, concrete=True)
-    found = calls.shortlist(job, calls.profile(call[0]))
+    found = calls.options(job, calls.profile(call[0]))
     assert len(found) > 1
     wanted = everything(caller(layer, way), layer, *call)
     for candidate in found:

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from tolerances import close, is_close, terms_of
 
 import tnshare as tn
-from tnshare.planning import WAYS
-from tnshare.planning._memory_limit import needed
+from tnshare.planning import WAYS, linear_peak
 from tnshare.testing.cases import specs
 
 torch = pytest.importorskip("torch")
@@ -143,7 +142,7 @@ def test_every_limit_is_kept_and_changes_no_number(case, strategy, share):
 def test_the_peak_of_a_candidate_is_an_upper_bound(case, data):
     calls = case.layer()._calls
     job = calls.job(case.way, case.lead, training=case.training, keep=False, concrete=0 not in case.lead)
-    found = calls.shortlist(job, calls.profile(torch.empty(0)))
+    found = calls.options(job, calls.profile(torch.empty(0)))
     candidate = data.draw(st.sampled_from([c for c in found if not c.grouped]))
     measured = peak_bytes(case.call(case.layer(strategy=candidate)))
     assert measured <= candidate.peak * (2 if case.dtype == "float64" else 1)
@@ -169,10 +168,10 @@ def test_no_candidate_needs_more_than_it_says(shape, way):
         case = Case(tuple(options.items()), way, lead, "float32", training, True, lead != (1,))
         calls = case.layer()._calls
         job = calls.job(way, lead, training=training, keep=False, concrete=True)
-        for candidate in calls.shortlist(job, calls.profile(torch.empty(0))):
+        for candidate in calls.options(job, calls.profile(torch.empty(0))):
             if not candidate.grouped:
                 assert peak_bytes(case.call(case.layer(strategy=candidate))) <= candidate.peak
-                limit = 4 * needed(job, candidate, 1, job.batch)
+                limit = 4 * linear_peak(job, candidate, 1, job.batch)
                 layer = case.layer(strategy=candidate, memory_limit=limit)
                 assert peak_bytes(case.call(layer)) <= limit
 
@@ -202,8 +201,7 @@ def test_limits_are_not_much_larger_than_what_is_used(method, way, training):
 def said(case, layer):
     """What the plan of a call is said to need."""
     calls, like = layer._calls, next(layer.parameters())
-    *_, chosen = calls._chosen(case.way, case.lead[0], like, case.training)
-    return chosen.peak
+    return calls._asked(case.way, case.lead[0], like, case.training, None).peak
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from tolerances import close, terms_of
 
 import tnshare as tn
-from tnshare.planning import WAYS, fitting
+from tnshare.planning import WAYS
 from tnshare.testing.cases import specs
 
 torch = pytest.importorskip("torch")
@@ -179,15 +178,6 @@ def test_limits_of_convolutions_are_kept_and_change_no_number(case, strategy, sh
 @given(embeddings(), STRATEGIES, st.floats(0, 1))
 def test_limits_of_embeddings_are_kept_and_change_no_number(case, strategy, share):
     check(case, strategy, share)
-
-
-def test_as_many_rows_at_a_time_as_the_limit_allows():
-    fast, slow = SimpleNamespace(seconds=1.0), SimpleNamespace(seconds=3.0)
-    assert fitting([fast, slow], 20, 200, lambda one, rows: 10 * rows) == (fast, 0)
-    assert fitting([fast, slow], 20, 55, lambda one, rows: 10 * rows) == (fast, 5)
-    assert fitting([fast, slow], 20, 195, lambda one, rows: 10 * rows) == (fast, 10)
-    assert fitting([fast, slow], 20, 75, lambda one, rows: 10 * rows) == (fast, 7)
-    assert fitting([fast, slow], 20, 55, lambda one, rows: rows * (100 if one is fast else 1)) == (slow, 0)
 
 
 def test_work_space_of_small_convolutions_counts():

@@ -286,7 +286,7 @@ def test_contexts():
 def test_without_gradients_large_weights_are_composed_for_some_tasks_at_a_time(monkeypatch, room):
     from tnshare_torch.shared.running import _soft_weight as soft
 
-    monkeypatch.setattr(soft, "KEPT", room)
+    monkeypatch.setattr(soft, "MOST_KEPT_NUMBERS", room)
     alive, original = [], soft.SoftWeight._compose
 
     def counted(self, task):

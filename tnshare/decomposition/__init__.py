@@ -1,6 +1,6 @@
 """From stacked weights to factors and back: ranks, errors, initial values, task codes."""
 
-from ._compose import checked, chosen_arrays, chosen_network, compose
+from ._compose import chosen_arrays, chosen_network, compose, factors_in_order
 from ._decompose import Decomposition, decompose
 from ._initial_values import decomposed_factors, random_factors, random_stream, rounded
 from ._sharing_strength import codes, sharing_strength, task_similarity
@@ -10,7 +10,6 @@ __all__ = [
     "CodeLayout",
     "Decomposition",
     "Fit",
-    "checked",
     "chosen_arrays",
     "chosen_network",
     "code_of",
@@ -18,6 +17,7 @@ __all__ = [
     "compose",
     "decompose",
     "decomposed_factors",
+    "factors_in_order",
     "fit_codes",
     "random_factors",
     "random_stream",

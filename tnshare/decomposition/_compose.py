@@ -30,7 +30,7 @@ def compose(
     ``task=3`` gives one task, without the task axis (a pair for two task axes); a list keeps one axis, last,
     for its tasks.
     """
-    arrays = checked(network, factors)
+    arrays = factors_in_order(network, factors)
     if task is None:
         return _all_tasks(network, arrays, ops)
     choice = choose(task, network, ops)
@@ -52,7 +52,7 @@ def chosen_arrays(network: Network, arrays: list[Array], choice: Choice, ops: Op
     return [take_rows(array, network.task_columns(node), choice, ops) for node, array in pairs]
 
 
-def checked(network: Network, factors: Mapping[str, Array]) -> list[Array]:
+def factors_in_order(network: Network, factors: Mapping[str, Array]) -> list[Array]:
     """The arrays in the order of the nodes; refuses missing ones and wrong shapes."""
     arrays = []
     for node in network.nodes:

@@ -12,7 +12,7 @@ from tnshare.errors import TnshareError
 from tnshare.network import Network, Node
 from tnshare.ops import NDArray
 
-from ._compose import checked, gram
+from ._compose import factors_in_order, gram
 
 # Singular values are found from their squares, so below this fraction of the largest they are not resolved.
 _UNUSED = 1e-7
@@ -132,7 +132,7 @@ def _has_core(network: Network, bonds: tuple[str, ...]) -> bool:
 
 def _scaled(network: Network, factors: Mapping[str, Any]) -> tuple[dict[str, NDArray], float]:
     """The factors in double precision, each with the largest entry 1; the logarithm of what that took."""
-    arrays = checked(network, {name: np.asarray(factor) for name, factor in factors.items()})
+    arrays = factors_in_order(network, {name: np.asarray(factor) for name, factor in factors.items()})
     scaled, logarithm = {}, 0.0
     for node, array in zip(network.nodes, arrays, strict=True):
         largest = float(np.abs(array).max())

@@ -1,30 +1,28 @@
 """From a plan to a function of arrays: chosen, timed, remembered, kept."""
 
-from ._calls import Calls, Strategy, in_order
+from ._array_facts import has_gradient
+from ._call_cache import EVERY
+from ._call_kind import CallKind
+from ._calls import Calls, Decision, Strategy
 from ._kept_values import Kept
-from ._known_calls import EVERY
-from ._runners import Inputs, Keeper, Runner, chunked, fixed_axes
-from ._timing import KIND, Contest, fastest, measured, placed, smooth, timed
-from ._two_stages import composing, halves
+from ._runners import Inputs, Keeper, Runner, Shape, fixed_axes
+from ._timing import time_in_rounds
+from ._two_stages import composing_plan, two_stages
 
 __all__ = [
     "EVERY",
-    "KIND",
+    "CallKind",
     "Calls",
-    "Contest",
+    "Decision",
     "Inputs",
     "Keeper",
     "Kept",
     "Runner",
+    "Shape",
     "Strategy",
-    "chunked",
-    "composing",
-    "fastest",
+    "composing_plan",
     "fixed_axes",
-    "halves",
-    "in_order",
-    "measured",
-    "placed",
-    "smooth",
-    "timed",
+    "has_gradient",
+    "time_in_rounds",
+    "two_stages",
 ]

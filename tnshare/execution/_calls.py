@@ -1,70 +1,83 @@
-"""A layer bound to a framework: chooses a program for every kind of call, and remembers it."""
+"""A layer bound to a framework: checks, chooses, remembers and explains every kind of call."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from tnshare.checks import whole
 from tnshare.errors import TnshareError
-from tnshare.ops import Ops
 from tnshare.planning import (
     PROFILES,
+    READ,
     WAYS,
+    AnyJob,
+    AnyOption,
     Candidate,
     Form,
-    Job,
     Profile,
     Way,
-    bucket,
-    candidates,
-    check_fits,
     choose,
-    leading_axes,
+    explain,
+    fastest_within,
     profile_for,
-    room,
-    within,
+    seconds_in_parts,
 )
 
-from ._known_calls import EVERY, Known
-from ._runners import Inputs, Keeper, Runner, fixed_axes, runner
-from ._timing import Contest, measured, shortlisted, tuned, tuning_key
-
-if TYPE_CHECKING:
-    from tnshare.layers import Layer
+from ._array_facts import has_gradient, is_contiguous, itemsize
+from ._call_cache import EVERY, CallCache
+from ._call_kind import CallKind
+from ._runners import Inputs, Keeper, Runner, Shape, chunked
+from ._timing import key_on_device, measured, remember, seconds_of_runs
 
 Strategy = Literal["auto", "factored", "materialised", "autotune"]
-_MOST = 512  # kinds of calls that are remembered
+Measure = Callable[[Mapping[str, Runner]], dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a job is computed by, out of which options.
+
+    It is the fastest by ``seconds``, if they were measured, or else by the predictions of the options; where
+    memory is limited, the fastest that keeps the limit: so many ``rows_at_a_time`` (0 for all), with a
+    ``peak`` of so many bytes.
+    """
+
+    job: AnyJob
+    options: Sequence[AnyOption]
+    chosen: AnyOption
+    seconds: Mapping[str, float] | None = None
+    rows_at_a_time: int = 0
+    peak: int = 0
 
 
 class Calls:
     """Calls of one layer, in one framework, by one strategy.
 
     The first call of a kind (a way of choosing tasks, a shape of x, training or not) is checked and planned;
-    later ones find their program under that key.
+    later ones find their function in the ``cache``.
     """
-
-    layer: Any
-    guarded = True  # whether ids go to where a framework itself refuses those that are out of range
 
     def __init__(
         self,
-        layer: Layer,
-        ops: Ops[Any],
+        kind: CallKind[Any, Any],
         strategy: Strategy | Candidate = "auto",
         memory_limit: int | None = None,
     ) -> None:
         if not isinstance(strategy, Candidate) and strategy not in get_args(Strategy):
             raise TnshareError(f"strategy must be one of {get_args(Strategy)}: found {strategy!r}")
-        self.layer, self.ops, self.strategy = layer, ops, strategy
+        self.kind, self.layer, self.ops, self.strategy = kind, kind.layer, kind.ops, strategy
         self.memory_limit = None if memory_limit is None else whole("memory_limit", memory_limit, least=0)
-        self._only_tasks = layer.task_shape[0] if len(layer.task_shape) == 1 else 0
-        self._guards: Callable[[Any], bool] = getattr(ops, "guards", _never) if self.guarded else _never
-        self._runs: dict[Any, Runner] = {}
-        self.known = Known(getattr(ops, "told", ("shape", "dtype")), self._only_tasks)
-        self.planned: dict[tuple[Way, bool], list[tuple[int, Runner]]] = {}
+        self._only_tasks = self.layer.task_shape[0] if len(self.layer.task_shape) == 1 else 0
+        self._guards: Callable[[Any], bool] = getattr(self.ops, "guards", _never) if kind.guarded else _never
+        self._compiles = hasattr(self.ops, "jit")
+        told = getattr(self.ops, "told", ("shape", "dtype"))
+        self.cache = CallCache(told, self._only_tasks, memory_limit is not None)
+        self.plans_ahead: dict[tuple[Way, bool], list[tuple[int, Runner]]] = {}
 
     def apply(
         self,
@@ -78,7 +91,7 @@ class Calls:
     ) -> Any:
         """The outputs of one task, of a task for each row, or of all tasks, each on its own rows.
 
-        What ran is remembered, if asked for, in ``known``, where the next call of the kind may find it.
+        What ran is remembered, if asked for, where ``cache.find`` finds it for the next call of the kind.
         """
         if type(task) is int and 0 <= task < self._only_tasks:  # what most calls give, and quickly done
             return self._call("one", None, training, (factors, bias, x, (task,), keeper), task, remember)
@@ -109,17 +122,22 @@ class Calls:
 
     def ahead(self, like: Any, batches: Sequence[int]) -> None:
         """Plan calls of these numbers of rows, in every way, for calls that are traced."""
-        if self.planned:
+        if self.plans_ahead:
             return
-        self._refuse_limit()
-        profile, planned = self.profile(like), {}
+        if self.memory_limit is not None:
+            raise TnshareError(
+                "memory_limit is a promise that only eager calls can keep, since a compiled one is planned "
+                "before its batch is known: compile a layer without it"
+            )
+        planned = {}
         for way, training in product(WAYS, (True, False)):
             runs = []
-            for rows in sorted(batches):
+            for rows in self.kind.planned_for(sorted(batches)):
                 job = self.job(way, (rows,), training=training, keep=False, concrete=False)
-                runs.append((rows, runner(job, self.shortlist(job, profile)[0], self.ops, (rows,))))
+                chosen = self.choose(job, (rows,), like).chosen
+                runs.append((rows, self.kind.function(job, chosen, None)))
             planned[way, training] = runs
-        self.planned = planned
+        self.plans_ahead = planned
 
     def traced(
         self,
@@ -136,174 +154,176 @@ class Calls:
         ``known`` says whether something is true of all values that a symbol can have, so that the choice of
         a plan restricts none.
         """
-        tasks = len(self.layer.task_shape) if way == "each" else 0
-        lead = x.shape[tasks:-1]
-        folded = x if len(lead) == 1 else self.ops.reshape(x, (*x.shape[:tasks], -1, x.shape[-1]))
-        rows = folded.shape[tasks]
-        runs = self.planned[way, training]
+        rows = math.prod(self.kind.rows_of(way, None, tuple(x.shape)))
+        runs = self.plans_ahead[way, training]
         run = runs[len(runs) // 2][1]
         for most, other in reversed(runs):
             if known(rows <= most):
                 run = other
-        y = run(factors, bias, folded, ids)
-        if len(lead) == 1:
-            return y
-        return self.ops.reshape(y, (*y.shape[: y.ndim - 2], *lead, y.shape[-1]))
+        return run(factors, bias, x, ids)
 
-    def explain(self, way: Way, batch: int, like: Any, *, training: bool) -> str:
-        """The candidates for an eager call of so many rows, what each costs, and the steps of the chosen."""
-        from tnshare.planning import explain
+    def explain(
+        self, way: Way, batch: int, like: Any, *, training: bool, sizes: Sequence[int] | None = None
+    ) -> str:
+        """The options for an eager call of so many rows, what each costs, and the steps of the chosen.
 
-        job, profile, found, times, chosen = self._chosen(way, batch, like, training)
-        return explain(job, found, chosen, profile, times)
+        ``sizes`` are those of the axes of x that are neither rows nor features, if it has some.
+        """
+        d = self._asked(way, batch, like, training, sizes)
+        profile = self.profile(like)
+        return explain(d.job, d.options, d.chosen, profile, d.seconds, d.rows_at_a_time, d.peak)
 
-    def source(self, way: Way, batch: int, like: Any, *, training: bool) -> str:
-        """What runs for an eager call of so many rows, in terms of a framework's operations."""
-        chosen = self._chosen(way, batch, like, training)[-1]
-        fixed = fixed_axes(chosen.plan)
-        if not chosen.grouped:
-            return chosen.plan.source(fixed)
-        note = (
-            "# Rows are sorted by task and padded to groups of one length: place n of all groups takes row "
-            "rows[n],\n# and row n is at the place back[n]; ids are not used. Factors are those of "
-            f"{'all tasks' if chosen.grouped == 'all' else 'the tasks that are present'}.\n"
-        )
-        return note + chosen.plan.source(fixed)
+    def source(
+        self, way: Way, batch: int, like: Any, *, training: bool, sizes: Sequence[int] | None = None
+    ) -> str:
+        """What runs for such a call, in terms of a framework's operations."""
+        return self.kind.code(self._asked(way, batch, like, training, sizes).chosen)
 
-    def _chosen(
-        self, way: Way, batch: int, like: Any, training: bool
-    ) -> tuple[Job, Profile, tuple[Candidate, ...], dict[str, float] | None, Candidate]:
-        """What a call would choose from, the times if it was tuned before, and what it would choose."""
+    def _asked(
+        self, way: Way, batch: int, like: Any, training: bool, sizes: Sequence[int] | None
+    ) -> Decision:
+        """What an eager call decides; where calls are compiled, what a traced one does."""
+        shape = self.shape(way, (whole("batch", batch, least=0),), sizes)
+        rows = self.kind.rows_of(way, None, shape)
+        concrete = 0 not in rows and self._may_look(like, ())
+        return self.choose(self._job(way, rows, shape, training, not self._compiles, concrete), rows, like)
+
+    def shape(self, way: Way, rows: Shape, sizes: Sequence[int] | None = None) -> Shape:
+        """The shape of an x of so many rows."""
         if way not in WAYS:
             raise TnshareError(f"way must be one of {WAYS}: found {way!r}")
-        rows = (whole("batch", batch, least=0),)
-        job = self.job(way, rows, training=training, keep=not training, concrete=True)
-        profile = self.profile(like)
-        found = self.shortlist(job, profile)
-        if self.memory_limit is not None:
-            chosen = within(job, found, profile, self.memory_limit, like.dtype.itemsize)
-            return job, profile, found, None, chosen
-        key = tuning_key(job, self.ops, like, tuple(c.name for c in shortlisted(found)))
-        times = measured(key, {c.name: c for c in found}) if self.strategy == "autotune" else None
-        best = min(times, key=times.__getitem__) if times else found[0].name
-        return job, profile, found, times, next(c for c in found if c.name == best)
+        own = self.kind.shape(rows, sizes)
+        return (*self.layer.task_shape, *own) if way == "each" else own
 
-    def contest(
-        self, way: Way, rows: int | None, training: bool, like: Any, shape: tuple[int, ...]
-    ) -> Contest:
-        """The candidates of a traced call for x of this shape; ``like`` says where it is, and its dtype."""
-        lead = self._lead(way, rows, shape)
-        job = self.job(way, lead, training=training, keep=False, concrete=False)
-        found = {c.name: c for c in shortlisted(self.shortlist(job, self.profile(like)))}
-        return Contest(
-            tuning_key(job, self.ops, like, tuple(found)),
-            found,
-            lambda c: runner(job, c, self.ops, lead),
-            lambda c: c.plan.source(fixed_axes(c.plan), named=c.named),
-        )
+    def job(
+        self,
+        way: Way,
+        rows: Shape,
+        sizes: Sequence[int] | None = None,
+        *,
+        training: bool,
+        keep: bool,
+        concrete: bool,
+    ) -> Any:
+        """What is to be computed for so many rows; with a keeper or without, with values or traced."""
+        shape = self.shape(way, rows, sizes)
+        return self._job(way, self.kind.rows_of(way, None, shape), shape, training, keep, concrete)
 
-    def shape(self, rows: int, sizes: Sequence[int]) -> tuple[int, ...]:
-        """The shape of an x of so many rows; ``sizes`` are those of the axes between rows and features."""
-        return (rows, *sizes, self.layer.in_features)
-
-    def forget(self) -> None:
-        """Plan anew: for another device, or dtype."""
-        self._runs, self.planned = {}, {}
-        self.known.forget()
-
-    def job(self, way: Way, lead: Sequence[int], *, training: bool, keep: bool, concrete: bool) -> Job:
-        """What is to be computed for an x whose axes, between those of tasks and the last, are ``lead``."""
-        several = way == "mixed" and len(lead) > 1
-        rows = lead[0] if several else math.prod(lead)
-        inner = math.prod(lead[1:]) if several else None
-        if self.memory_limit is None:
-            rows, inner = bucket(rows), None if inner is None else bucket(inner)
-        network = self.layer.network
-        kept = room(network, way) if keep and not training and self.memory_limit is None else 0
-        named = hasattr(self.ops, "einsum")
-        return Job(network, way, rows, inner, training, kept, concrete, self.layer.bias, named)
-
-    def shortlist(self, job: Job, profile: Profile) -> tuple[Candidate, ...]:
-        """The candidates that the strategy allows, the fastest by the profile first."""
-        if isinstance(self.strategy, Candidate):
-            check_fits(self.strategy, job)
-            return (self.strategy,)
-        return candidates(job, profile, self.form)
-
-    @property
-    def form(self) -> Form:
-        """The forms of plans that the strategy allows."""
+    def options(self, job: Any, profile: Profile) -> tuple[Any, ...]:
+        """What the strategy allows, the fastest by the profile first."""
         strategy = self.strategy
-        return strategy if strategy == "factored" or strategy == "materialised" else "any"
+        form: Form | Candidate = "any" if strategy == "auto" or strategy == "autotune" else strategy
+        return self.kind.options(job, profile, form)
+
+    def choose(
+        self, job: Any, rows: Shape, like: Any, *, copies: int = 0, measure: Measure | None = None
+    ) -> Decision:
+        """What the job is computed by; nothing else decides.
+
+        ``like`` says where the arrays are, and their dtype. ``copies`` are bytes that are alive besides.
+        ``measure`` gives the seconds of functions, for want of known ones.
+        """
+        profile = self.profile(like)
+        options = self.options(job, profile)
+        if self.memory_limit is not None:
+            return self._within(job, rows, options, profile, itemsize(like), copies)
+        seconds = None
+        if self._compiles or (self.strategy == "autotune" and job.concrete):
+            some = {option.name: option for option in self.kind.worth_timing(options)}
+            key = key_on_device(self.kind.key(job), self.ops, like, some)
+            seconds = measured(key, some)
+            if seconds is None and measure is not None and (len(some) > 1 or self._compiles):
+                runs = {name: self.kind.function(job, option, rows) for name, option in some.items()}
+                seconds = measure(runs)
+                remember(key, seconds)
+        best = min(seconds, key=seconds.__getitem__) if seconds else options[0].name
+        return Decision(job, options, next(option for option in options if option.name == best), seconds)
+
+    def function(self, decision: Decision, rows: Shape) -> Runner:
+        """What was decided, as a function of an x that has these axes of rows."""
+        job, size = decision.job, decision.rows_at_a_time
+        run = self.kind.function(job, decision.chosen, None if size else rows)
+        return chunked(run, self.ops, job.way, self.layer.task_shape, rows, size) if size else run
 
     def profile(self, like: Any) -> Profile:
         """What is known about the device of an array."""
         device = getattr(self.ops, "device", None)
         return PROFILES["cpu"] if device is None else profile_for(device(like))
 
-    def _refuse_limit(self) -> None:
-        if self.memory_limit is not None:
-            raise TnshareError(
-                "memory_limit is a promise that only eager calls can keep, since a compiled one is planned "
-                "before its batch is known: compile a layer without it"
-            )
+    def forget(self) -> None:
+        """Plan anew: for another device, or dtype."""
+        self.plans_ahead = {}
+        self.cache.forget()
+
+    def anew(self) -> Calls:
+        """The same calls, of which none was made yet: without functions, which cannot be pickled."""
+        return Calls(self.kind, self.strategy, self.memory_limit)
 
     def _call(
         self,
         way: Way,
-        rows: int | None,
+        ids: int | None,
         training: bool,
         inputs: Inputs,
         task: Any = None,
         remember: bool = False,
     ) -> Any:
-        x = inputs[2]
-        key: Any = (way, x.shape, rows, training, inputs[4] is None, getattr(x, "dtype", None))
-        if self.memory_limit is not None:
-            key = (*key, in_order(x))
-        run = self._runs.get(key)
+        x, bare, cache = inputs[2], inputs[4] is None, self.cache
+        kind = cache.checked(way, ids, x, training, bare)
+        run = cache.recall(kind)
         if run is None:
-            run = self._made(way, rows, training, inputs)
-            if len(self._runs) >= _MOST:
-                self._runs.clear()
-            self._runs[key] = run
+            run = self._prepared(way, ids, training, inputs)
+            cache.remember(kind, run)
         y = run(*inputs)
-        if remember and self.memory_limit is None:
-            self.known.keep(x, task, training, inputs[4] is None, run)
+        if remember:
+            cache.keep(x, task, training, bare, run)
         return y
 
-    def _made(self, way: Way, rows: int | None, training: bool, inputs: Inputs) -> Runner:
-        """Check the shape of x, choose a candidate, and make a function of it."""
-        x = inputs[2]
-        lead = self._lead(way, rows, tuple(x.shape))
-        concrete = 0 not in lead and getattr(self.ops, "concrete", lambda _: False)(x)
-        if way == "mixed" and concrete:
-            concrete = all(self.ops.values(column) is not None for column in inputs[3])
-        job = self.job(way, lead, training=training, keep=inputs[4] is not None, concrete=concrete)
-        profile = self.profile(x)
-        found = self.shortlist(job, profile)
-        if self.memory_limit is not None:
-            itemsize = getattr(getattr(x, "dtype", None), "itemsize", 4)
-            # Folding an x whose numbers do not lie in order copies it, and its gradient back.
-            copies = 0 if in_order(x) else 2 * math.prod(x.shape)
-            chosen = within(job, found, profile, self.memory_limit, itemsize, copies)
-            return runner(job, chosen, self.ops, lead)
-        if self.strategy == "autotune" and concrete:
-            return runner(job, tuned(job, found, self.ops, lead, inputs), self.ops, lead)
-        if hasattr(self.ops, "jit"):
-            contest = self.contest(way, rows, training, x, tuple(x.shape))
-            return contest.make(contest.chosen)
-        return runner(job, found[0], self.ops, lead)
+    def _prepared(self, way: Way, ids: int | None, training: bool, inputs: Inputs) -> Runner:
+        """Check the shape of x, and make a function of what is chosen for it."""
+        factors, _, x, columns, keeper = inputs
+        shape = tuple(x.shape)
+        rows = self.kind.rows_of(way, ids, shape)
+        concrete = 0 not in rows and self._may_look(x, columns if way == "mixed" else ())
+        job = self._job(way, rows, shape, training, keeper is not None, concrete)
+        like, copies, measure = x if has_gradient(x) else factors[0], 0, None
+        if self.memory_limit is not None and not is_contiguous(x):  # folding copies it, and its gradient back
+            copies = math.prod(shape) * itemsize(x) * (2 if like is x else 1)
+        if concrete and self.strategy == "autotune":
+            measure = partial(seconds_of_runs, training=training, ops=self.ops, inputs=inputs)
+        decision = self.choose(job, rows, like, copies=copies, measure=measure)
+        return self.function(decision, rows)
 
-    def _lead(self, way: Way, rows: int | None, shape: tuple[int, ...]) -> tuple[int, ...]:
-        return leading_axes(way, rows, shape, self.layer.in_features, self.layer.task_shape)
+    def _may_look(self, x: Any, ids: Sequence[Any]) -> bool:
+        """Whether a call has values, so that they may be looked at, and it may be timed."""
+        ops = self.ops
+        known = not self._compiles and getattr(ops, "concrete", _never)(x)
+        return known and all(ops.values(column) is not None for column in ids)
+
+    def _job(self, way: Way, rows: Shape, shape: Shape, training: bool, keep: bool, concrete: bool) -> Any:
+        keep = keep and not training and self.memory_limit is None
+        return self.kind.job(way, rows, shape, training, keep, concrete)
+
+    def _within(
+        self, job: Any, rows: Shape, options: Sequence[Any], profile: Profile, size: int, copies: int
+    ) -> Decision:
+        """The fastest that keeps the limit of memory."""
+        assert self.memory_limit is not None
+        kind, count = self.kind, self.kind.rows_in(job.way, rows)
+
+        def peak_bytes(option: Any, part: int) -> int:
+            return kind.peak_bytes(job, option, rows, part, size) + copies
+
+        def in_parts(option: Any, part: int) -> float:
+            once = partial(kind.seconds, job, option, profile, part)
+            parts = math.ceil(count / part)
+            return seconds_in_parts(self.layer.network, profile, parts, job.training, once)
+
+        what = f"{READ[job.way]} in {'training' if job.training else 'inference'}"
+        some = kind.measurable(options)
+        chosen, part = fastest_within(some, count, self.memory_limit, peak_bytes, in_parts, what)
+        return Decision(job, some, chosen, None, part, peak_bytes(chosen, part or max(count, 1)))
 
 
 def _never(ids: Any) -> bool:
     return False  # no lambda: layers are pickled with their calls
-
-
-def in_order(x: Any) -> bool:
-    """Whether the numbers of an array lie in memory as its axes say, as far as its framework tells."""
-    ask = getattr(x, "is_contiguous", None)
-    return bool(ask()) if ask is not None else True

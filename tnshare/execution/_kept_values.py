@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tnshare.planning import KEPT
+from tnshare.planning import MOST_KEPT_NUMBERS
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,9 @@ class Kept:
     Threads may use it at the same time: an entry is never changed, and marks are read before values.
     """
 
-    def __init__(self, mark: Callable[[Any], Any], alias: Callable[[Any], Any], most: int = KEPT) -> None:
+    def __init__(
+        self, mark: Callable[[Any], Any], alias: Callable[[Any], Any], most: int = MOST_KEPT_NUMBERS
+    ) -> None:
         self.mark, self.alias, self.most = mark, alias, most
         self._entries: dict[Any, _Entry] = {}
 

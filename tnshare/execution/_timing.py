@@ -1,143 +1,64 @@
-"""Time the best few candidates on the device itself, once, and remember the fastest."""
+"""Time the functions of a call on the device itself, once, and remember the seconds."""
 
 from __future__ import annotations
 
 import random
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass
-from itertools import zip_longest
+from dataclasses import astuple
 from statistics import median
 from typing import Any
 
 from tnshare.ops import Ops
-from tnshare.planning import Candidate, Job
 from tnshare.planning.devices import store
 
-from ._runners import Inputs, Runner, runner
+from ._array_facts import has_gradient
+from ._runners import Inputs, Runner
 
-KIND = "autotune"
-
-
-COMPILED = 18  # candidates that are timed where each is compiled first
-
-
-_FAR = 3.0  # times as slow by the prediction of a compiler's work: not worth compiling
-
-
-SHORTLIST = 14  # candidates that are timed; fewer of those that take long
-
-
+_STORED = "autotune"
 _SECONDS = 0.15  # for each candidate that is not out of the question, at least three rounds
-
-
 _HOPELESS, _CLOSE = 2.0, 1.15  # times as slow as the fastest: not timed again; the less after many rounds
-
-
 _SLICE = 0.02  # seconds that other processes may take at a time, which one in the first rounds is forgiven
-
-
 _FIRST = 6
-
-
 _MOST = 1000  # rounds
 
 
-def tuned(
-    job: Job, found: Sequence[Candidate], ops: Ops[Any], lead: tuple[int, ...], inputs: Inputs
-) -> Candidate:
-    """The fastest of the shortlist, by an earlier measurement of the same call here, or by one now."""
-    shortlist = {candidate.name: candidate for candidate in shortlisted(found)}
-    if len(shortlist) == 1:
-        return found[0]
-    key = tuning_key(job, ops, inputs[2], tuple(shortlist))
-    seconds = measured(key, shortlist)
-    if seconds is None:
-        seconds = _measure(job, list(shortlist.values()), ops, lead, inputs)
-        store.write(KIND, key, seconds)
-    return shortlist[min(seconds, key=seconds.__getitem__)]
-
-
-def shortlisted(found: Sequence[Candidate]) -> Sequence[Candidate]:
-    """The candidates that are worth timing: half of them the best predictions, then the best of other trees.
-
-    Predictions err the same way for all that differ in memory orders alone; and where a compiler arranges
-    axes, they say little of memory orders. The best that groups rows is always there.
-    """
-    seconds = found[0].seconds
-    near = [c for c in found if c.seconds < _FAR * seconds]
-    if any(candidate.named for candidate in found):
-        return _varied(near)[:COMPILED]
-    most = SHORTLIST if seconds < 0.2 else SHORTLIST // 2
-    chosen = list(dict.fromkeys([*found[: most // 2 + 1], *_varied(near)]))[:most]
-    other = next((c for c in found if c.grouped and c.seconds < _HOPELESS * seconds), None)
-    return [*chosen, *([other] if other is not None and other not in chosen else [])]
-
-
-def _varied(found: Sequence[Candidate]) -> list[Candidate]:
-    """First the best of every tree, then the second of every tree, and so on."""
-    trees: dict[object, list[Candidate]] = {}
-    for candidate in found:
-        trees.setdefault((candidate.plan.tree, candidate.named, candidate.grouped), []).append(candidate)
-    rounds = zip_longest(*trees.values())
-    return [candidate for candidates in rounds for candidate in candidates if candidate is not None]
-
-
-def measured(key: dict[str, Any], shortlist: Mapping[str, object]) -> dict[str, float] | None:
+def measured(key: dict[str, Any], options: Mapping[str, object]) -> dict[str, float] | None:
     """Seconds by name, if they are in the store and make sense."""
-    found = store.read(KIND, key)
-    if not isinstance(found, dict) or not found or not found.keys() <= shortlist.keys():
+    found = store.read(_STORED, key)
+    if not isinstance(found, dict) or not found or not found.keys() <= options.keys():
         return None
     sound = all(type(value) is float and 0 < value < float("inf") for value in found.values())
     return found if sound else None
 
 
-def placed(key: dict[str, Any], ops: Ops[Any], like: Any, names: Iterable[str]) -> dict[str, Any]:
+def remember(key: dict[str, Any], seconds: Mapping[str, float]) -> None:
+    """Keep seconds by name in the store."""
+    store.write(_STORED, key, seconds)
+
+
+def key_on_device(key: dict[str, Any], ops: Ops[Any], like: Any, names: Iterable[str]) -> dict[str, Any]:
     """A key of times with the framework, the device and the dtype that they are valid for."""
-    return {**_place(ops, like), **key, "candidates": list(names)}
-
-
-def tuning_key(job: Job, ops: Ops[Any], x: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    """Everything that the times depend on."""
-    network = job.network
-    return {
-        **_place(ops, x),
-        "network": [[node.name, list(node.axes), list(node.shape)] for node in network.nodes],
-        "way": [job.way, job.batch, job.inner, job.training, job.keep, job.bias],
-        "candidates": list(names),
-    }
-
-
-def _place(ops: Ops[Any], x: Any) -> dict[str, Any]:
     from importlib.metadata import version  # here, as it takes a quarter of `import tnshare`
 
     device = getattr(ops, "device", None)
     return {
         "tnshare": version("tnshare"),
-        "device": type(ops).__name__ if device is None else list(astuple(device(x))),
-        "dtype": str(getattr(x, "dtype", None)),
+        "device": type(ops).__name__ if device is None else list(astuple(device(like))),
+        "dtype": str(getattr(like, "dtype", None)),
+        **key,
+        "candidates": list(names),
     }
 
 
-def _measure(
-    job: Job, shortlist: list[Candidate], ops: Ops[Any], lead: tuple[int, ...], inputs: Inputs
+def seconds_of_runs(
+    runs: Mapping[str, Runner], *, training: bool, ops: Ops[Any], inputs: Inputs
 ) -> dict[str, float]:
-    return timed({c.name: _program(runner(job, c, ops, lead), job.training, ops, inputs) for c in shortlist})
+    """Seconds of the functions of a call, with the backward pass when training."""
+    return time_in_rounds({name: _program(run, training, ops, inputs) for name, run in runs.items()})
 
 
-def fastest(
-    key: dict[str, Any], runs: Mapping[str, Runner], training: bool, ops: Ops[Any], inputs: Inputs
-) -> str:
-    """The name of the fastest runner, by an earlier measurement under the same key, or by one now."""
-    key = placed(key, ops, inputs[2], runs)
-    seconds = measured(key, runs)
-    if seconds is None:
-        seconds = timed({name: _program(run, training, ops, inputs) for name, run in runs.items()})
-        store.write(KIND, key, seconds)
-    return min(seconds, key=seconds.__getitem__)
-
-
-def timed(programs: dict[str, Callable[[], object]]) -> dict[str, float]:
+def time_in_rounds(programs: dict[str, Callable[[], object]]) -> dict[str, float]:
     """Times over rounds in which the programs run in an order that is shuffled anew.
 
     Who is put out is taken from ``programs``, and let go of with all that it keeps. It stays as many times
@@ -199,7 +120,7 @@ def _program(run: Runner, training: bool, ops: Ops[Any], inputs: Inputs) -> Call
     gradients = getattr(ops, "gradients", None)
     if not training or gradients is None:
         return lambda: wait(run(factors, bias, x, ids, keeper))
-    arrays = [*factors, *(() if bias is None else (bias,)), *((x,) if smooth(x) else ())]
+    arrays = [*factors, *(() if bias is None else (bias,)), *((x,) if has_gradient(x) else ())]
     weights = _in_order(ops, run(factors, bias, x, ids, None))
 
     def function(*given: Any) -> Any:
@@ -217,28 +138,3 @@ def _program(run: Runner, training: bool, ops: Ops[Any], inputs: Inputs) -> Call
 def _in_order(ops: Ops[Any], y: Any) -> Any:
     """A gradient for a result: as its numbers lie, which is as the axes say, not as a candidate left them."""
     return ops.reshape(ops.reshape(y, (-1,)), y.shape)
-
-
-def smooth(x: Any) -> bool:
-    """Whether an input has a gradient: tokens have none."""
-    return "int" not in str(getattr(x, "dtype", ""))
-
-
-@dataclass(frozen=True)
-class Contest:
-    """The candidates that are worth timing, by name, the best prediction first.
-
-    Their times are kept under ``key``; ``make`` gives the function of a candidate, ``text`` its code.
-    """
-
-    key: dict[str, Any]
-    candidates: Mapping[str, Any]
-    make: Callable[[Any], Runner]
-    text: Callable[[Any], str]
-
-    @property
-    def chosen(self) -> Any:
-        """The fastest by what was measured before, or else by the profile."""
-        seconds = measured(self.key, self.candidates)
-        name = min(seconds, key=seconds.__getitem__) if seconds else next(iter(self.candidates))
-        return self.candidates[name]

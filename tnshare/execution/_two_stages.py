@@ -12,7 +12,7 @@ from tnshare.planning import Goal, Move, Plan, Profile, Step, Take, best_plans, 
 
 
 @dataclass(frozen=True)
-class Piece:
+class FactorPart:
     """Something that depends on factors alone: the ``plan`` of some of them, or one as it is.
 
     Where tasks differ in it (``own``), the task axis is first.
@@ -29,31 +29,31 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Halves:
-    """``y = x W_t`` in two halves: ``pieces`` for all tasks at once; ``rest``, of a task's pieces and x.
+class TwoStages:
+    """``y = x W_t`` in two stages: ``pieces`` for all tasks at once; ``rest``, of a task's pieces and x.
 
     Composed weights are a case of it, with one piece.
     """
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[FactorPart, ...]
     rest: Plan
 
 
-def halves(network: Network, tasks: int, rows: int, training: bool, profile: Profile) -> Halves:
-    """The fastest halves, by a profile, for so many tasks of a matrix (in, out, task), each on ``rows`` rows.
+def two_stages(network: Network, tasks: int, rows: int, training: bool, profile: Profile) -> TwoStages:
+    """The fastest, by a profile, for so many tasks of a matrix (in, out, task), each on ``rows`` rows.
 
     Both numbers are rounded up to powers of two: there is one plan for all that are rounded to the same.
     """
-    return _halves(network, bucket(tasks), bucket(rows), training, profile)
+    return _two_stages(network, bucket(tasks), bucket(rows), training, profile)
 
 
-def composing(network: Network, tasks: int, order: tuple[int, ...]) -> Plan:
+def composing_plan(network: Network, tasks: int, order: tuple[int, ...]) -> Plan:
     """Weights of so many tasks, the task axis first, then those of the output in an order."""
-    return _composing(network, bucket(tasks), order)
+    return _composing_plan(network, bucket(tasks), order)
 
 
-def split(plan: Plan) -> Halves:
-    """A plan for rows of each task, whose last operand is x, as halves."""
+def split(plan: Plan) -> TwoStages:
+    """A plan for rows of each task, whose last operand is x, in two stages."""
     inputs = len(plan.network.nodes)
     steps = {inputs + n: step for n, step in enumerate(plan.steps)}
     varying = {inputs - 1}
@@ -74,11 +74,11 @@ def split(plan: Plan) -> Halves:
         moves.append(_moved(steps[number], numbers))
         numbers[number] = len(found) + len(moves)
     output = tuple(axis for axis in plan.network.output if axis != task)
-    return Halves(pieces, Plan.of(Network(nodes, output), moves, plan.why))
+    return TwoStages(pieces, Plan.of(Network(nodes, output), moves, plan.why))
 
 
 @lru_cache(maxsize=4096)
-def _halves(network: Network, tasks: int, rows: int, training: bool, profile: Profile) -> Halves:
+def _two_stages(network: Network, tasks: int, rows: int, training: bool, profile: Profile) -> TwoStages:
     every = network.for_tasks(tasks)
     first, second = every.weight_axes
     fed = with_input(every.rename(first, "i").rename(second, "o"), "each", rows)
@@ -87,7 +87,7 @@ def _halves(network: Network, tasks: int, rows: int, training: bool, profile: Pr
 
 
 @lru_cache(maxsize=4096)
-def _composing(network: Network, tasks: int, order: tuple[int, ...]) -> Plan:
+def _composing_plan(network: Network, tasks: int, order: tuple[int, ...]) -> Plan:
     every = network.for_tasks(tasks)
     (task,) = every.tasks
     return Plan.flop_optimal(every.to(task, *(every.weight_axes[n] for n in order)))
@@ -99,11 +99,11 @@ def _constant(steps: dict[int, Step | Take], varying: set[int]) -> Iterator[int]
         yield from (n for n in steps[number].operands if n not in varying)
 
 
-def _piece(plan: Plan, steps: dict[int, Step | Take], number: int) -> Piece:
+def _piece(plan: Plan, steps: dict[int, Step | Take], number: int) -> FactorPart:
     (task,) = plan.network.tasks
     axes = _axes(plan, steps, number)
     if number not in steps:
-        return Piece((number,), None, task in axes)
+        return FactorPart((number,), None, task in axes)
     parts = sorted(_parts(steps, number))
     factors = tuple(n for n in parts if n not in steps)
     nodes = tuple(plan.network.nodes[n] for n in factors)
@@ -114,7 +114,7 @@ def _piece(plan: Plan, steps: dict[int, Step | Take], number: int) -> Piece:
         numbers[n] = len(factors) + len(moves) - 1
     own = (task,) if task in axes else ()
     output = (*own, *(axis for axis in axes if axis != task))
-    return Piece(factors, Plan.of(Network(nodes, output, own), moves, plan.why), bool(own))
+    return FactorPart(factors, Plan.of(Network(nodes, output, own), moves, plan.why), bool(own))
 
 
 def _parts(steps: dict[int, Step | Take], number: int) -> Iterator[int]:

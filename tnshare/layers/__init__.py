@@ -1,11 +1,11 @@
 """Linear, convolution and embedding without a framework: what they are, and how a call of them runs."""
 
 from ._compiled_timing import source, tune
-from ._functions import apply, bind, fan_out, weight
+from ._functions import apply, calls_for, fan_out, weight
 from ._layer import Layer, Tasks
 from ._linear import Linear
 from .convolution._conv import Conv
-from .embedding._table import Embedding
+from .embedding._embedding import Embedding
 
 __all__ = [
     "Conv",
@@ -14,7 +14,7 @@ __all__ = [
     "Linear",
     "Tasks",
     "apply",
-    "bind",
+    "calls_for",
     "fan_out",
     "source",
     "tune",

@@ -12,14 +12,13 @@ import numpy as np
 
 from tnshare.checks import whole
 from tnshare.errors import TnshareError
-from tnshare.execution import KIND, Calls, Contest, Runner, measured, smooth, timed
+from tnshare.execution import Calls, Runner, Shape, has_gradient, time_in_rounds
 from tnshare.ops import Ops
-from tnshare.planning import WAYS, Way
-from tnshare.planning.devices import store
+from tnshare.planning import Way
 
-from ._functions import bound, given_factors
+from ._functions import cached_calls, checked_factors
 from ._layer import Layer
-from .embedding._table import Embedding
+from .embedding._embedding import Embedding
 
 
 def tune(
@@ -44,46 +43,43 @@ def tune(
         raise TnshareError(f"expected params with {tuple(layer.shapes)}: found none")
     if ops.values(like) is None:
         raise TnshareError("nothing is measured while tracing: tune before, outside of compiled functions")
-    contest, shape = _contest(calls, batch, way, sizes, training, like)
+    sizes = _sizes(batch, sizes)
+    job = calls.job(way, (batch,), sizes, training=training, keep=False, concrete=False)
+    shape = calls.shape(way, (batch,), sizes)
     x, ids = _inputs(layer, shape, way, ops, like)
-    factors = given_factors(ops, layer, params, x)
-    seconds = measured(contest.key, contest.candidates)
-    if seconds is None:
+    factors = checked_factors(ops, layer, params, x)
+
+    def measure(runs: Mapping[str, Runner]) -> dict[str, float]:
         arrays = [*factors, *([params["bias"]] if layer.bias_size else []), x]
         program = _Program(ops, len(factors), arrays, ids, way, training)
-        seconds = timed({name: program(contest.make(c)) for name, c in contest.candidates.items()})
-        store.write(KIND, contest.key, seconds)
+        return time_in_rounds({name: program(run) for name, run in runs.items()})
+
+    seconds = calls.choose(job, calls.kind.rows_of(way, None, shape), like, measure=measure).seconds
+    assert seconds is not None
     calls.forget()
-    return seconds
+    return dict(seconds)
 
 
 def source(
     layer: Layer, batch: int, way: Way, *, training: bool, ops: Ops[Any], like: Any, sizes: Sequence[int] = ()
 ) -> str:
     """What a traced call of so many rows runs, in a framework's operations; ``like`` is any array of it."""
-    contest, _ = _contest(_calls(layer, ops), batch, way, sizes, training, like)
-    return contest.text(contest.chosen)
+    calls = _calls(layer, ops)
+    return calls.source(way, batch, like, training=training, sizes=_sizes(batch, sizes))
+
+
+def _sizes(batch: int, sizes: Sequence[int]) -> Shape:
+    whole("batch", batch)
+    return tuple(whole("sizes", size) for size in sizes)
 
 
 def _calls(layer: Layer, ops: Ops[Any]) -> Calls:
     if not isinstance(layer, Layer):
         raise TnshareError(f"expected a description such as tnshare.Linear: found {type(layer).__name__}")
-    return bound(layer, ops)
+    return cached_calls(layer, ops)
 
 
-def _contest(
-    calls: Calls, batch: int, way: Way, sizes: Sequence[int], training: bool, like: Any
-) -> tuple[Contest, tuple[int, ...]]:
-    """The candidates, and the shape of an x."""
-    if way not in WAYS:
-        raise TnshareError(f"way must be one of {WAYS}: found {way!r}")
-    rows = whole("batch", batch)
-    own = calls.shape(rows, [whole("sizes", size) for size in sizes])
-    shape = (*calls.layer.task_shape, *own) if way == "each" else own
-    return calls.contest(way, rows if way == "mixed" else None, training, like, shape), shape
-
-
-def _inputs(layer: Layer, shape: tuple[int, ...], way: Way, ops: Ops[Any], like: Any) -> tuple[Any, Any]:
+def _inputs(layer: Layer, shape: Shape, way: Way, ops: Ops[Any], like: Any) -> tuple[Any, Any]:
     """An input of this shape, and ids."""
     rng = np.random.default_rng(0)
     if isinstance(layer, Embedding):
@@ -110,14 +106,14 @@ class _Program:
     def __call__(self, run: Runner) -> Callable[[], object]:
         """One run of the compiled candidate, with the derivatives by all arrays when training."""
         ops, factors, x = self.ops, self.factors, self.arrays[-1]
-        differentiable = self.arrays if smooth(x) else self.arrays[:-1]
+        differentiable = self.arrays if has_gradient(x) else self.arrays[:-1]
 
         def forward(arrays: Sequence[Any], x: Any, rows: Any) -> Any:
             bias = arrays[factors] if len(arrays) > factors else None
             return run(arrays[:factors], bias, x, rows if self.traced else self.ids, None)
 
         def function(given: Sequence[Any], x: Any, rows: Any) -> Any:
-            return forward(given[:-1], given[-1], rows) if smooth(x) else forward(given, x, rows)
+            return forward(given[:-1], given[-1], rows) if has_gradient(x) else forward(given, x, rows)
 
         def step(given: Sequence[Any], x: Any, rows: Any, weights: Any) -> Any:
             y = function(given, x, rows)  # a compiler would leave out what derivatives alone do not need

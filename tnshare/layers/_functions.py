@@ -6,18 +6,19 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from tnshare.decomposition import checked, compose
+from tnshare.decomposition import compose, factors_in_order
 from tnshare.errors import TnshareError
-from tnshare.execution import Calls, Strategy
+from tnshare.execution import CallKind, Calls, Strategy
 from tnshare.ops import Array, Ops, numpy_ops
 from tnshare.planning import Candidate
 
 from ._layer import Layer
 from ._linear import Linear
+from ._linear_kind import LinearKind
 from .convolution._conv import Conv
-from .convolution._conv_calls import ConvCalls
-from .embedding._lookup_calls import LookupCalls
-from .embedding._table import Embedding
+from .convolution._conv_kind import ConvKind
+from .embedding._embedding import Embedding
+from .embedding._lookup_kind import LookupKind
 
 
 def apply(
@@ -40,8 +41,8 @@ def apply(
     place of (..., in). ``training`` chooses plans that are fast with the backward pass. Without
     ``ops`` the arrays are NumPy's.
     """
-    factors = given_factors(ops, layer, params, x)
-    calls = bound(layer, ops)
+    factors = checked_factors(ops, layer, params, x)
+    calls = cached_calls(layer, ops)
     result: Array = calls.apply(factors, params.get("bias"), x, task, training)
     return result
 
@@ -55,8 +56,8 @@ def fan_out(
     training: bool = False,
 ) -> Array:
     """The same ``x`` (..., in) through every task: (T, ..., out), or (T1, T2, ..., out)."""
-    factors = given_factors(ops, layer, params, x)
-    calls = bound(layer, ops)
+    factors = checked_factors(ops, layer, params, x)
+    calls = cached_calls(layer, ops)
     result: Array = calls.fan_out(factors, params.get("bias"), x, training)
     return result
 
@@ -73,12 +74,12 @@ def weight(
 
 
 @lru_cache(maxsize=1024)
-def bound(layer: Layer, ops: Ops[Any]) -> Calls:
+def cached_calls(layer: Layer, ops: Ops[Any]) -> Calls:
     """The calls of a layer in a framework, the same ones for the same layer."""
-    return bind(layer, ops)
+    return calls_for(layer, ops)
 
 
-def given_factors(ops: Ops[Array], layer: Layer, params: Mapping[str, Array], x: Array) -> list[Array]:
+def checked_factors(ops: Ops[Array], layer: Layer, params: Mapping[str, Array], x: Array) -> list[Array]:
     """The arrays of all nodes in order, after a look at what was given."""
     if not isinstance(layer, Layer):
         kind = f"{type(layer).__module__}.{type(layer).__name__}"
@@ -91,7 +92,7 @@ def given_factors(ops: Ops[Array], layer: Layer, params: Mapping[str, Array], x:
         raise TnshareError(f"x must be an array: found {type(x).__name__}")
     if layer.bias and tuple(params["bias"].shape if "bias" in params else ()) != layer.shapes["bias"]:
         raise TnshareError(f"expected params['bias'] of shape {layer.shapes['bias']}: see layer.shapes")
-    return checked(layer.network, _all_factors(ops, layer, params))
+    return factors_in_order(layer.network, _all_factors(ops, layer, params))
 
 
 def _all_factors(ops: Ops[Array], layer: Layer, params: Mapping[str, Array]) -> Mapping[str, Array]:
@@ -103,23 +104,23 @@ def _all_factors(ops: Ops[Array], layer: Layer, params: Mapping[str, Array]) -> 
     return {**params, **{name: ops.asarray(value, like) for name, value in missing.items()}}
 
 
-_KINDS: dict[type, type[Calls]] = {Linear: Calls, Conv: ConvCalls, Embedding: LookupCalls}
+_KINDS: dict[type, type[CallKind[Any, Any]]] = {Linear: LinearKind, Conv: ConvKind, Embedding: LookupKind}
 
 
-def bind(
+def calls_for(
     layer: Layer,
     ops: Ops[Any],
     strategy: Strategy | Candidate = "auto",
     memory_limit: int | None = None,
 ) -> Calls:
     """The calls of a layer in a framework, by a strategy."""
-    kind = next((calls for described, calls in _KINDS.items() if isinstance(layer, described)), None)
+    kind = next((kind for described, kind in _KINDS.items() if isinstance(layer, described)), None)
     if kind is None:
         found = f"{type(layer).__module__}.{type(layer).__name__}"
         raise TnshareError(f"expected a tnshare.Linear, Conv or Embedding: found {found}")
-    if kind is not Calls and isinstance(strategy, Candidate):
+    if kind is not LinearKind and isinstance(strategy, Candidate):
         raise TnshareError(
             f"a candidate is a strategy for linear layers alone: found {strategy.name!r} for "
             f"{type(layer).__name__}"
         )
-    return kind(layer, ops, strategy, memory_limit)
+    return Calls(kind(layer, ops), strategy, memory_limit)

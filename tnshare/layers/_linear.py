@@ -1,4 +1,4 @@
-"""Layers without a framework: what their weights are made of, how they start, how they are contracted."""
+"""A linear layer without a framework: its description, and how rows of it may be computed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,18 @@ from dataclasses import dataclass, replace
 from tnshare.checks import whole
 from tnshare.errors import TnshareError
 from tnshare.network import Spec
-from tnshare.planning import PROFILES, WAYS, Candidate, Job, Plan, Profile, Way, bucket, candidates, room
+from tnshare.planning import (
+    PROFILES,
+    WAYS,
+    Candidate,
+    Job,
+    Plan,
+    Profile,
+    Way,
+    bucket,
+    candidates,
+    keep_limit,
+)
 
 from ._layer import Layer, Tasks, read_tasks
 
@@ -77,7 +88,7 @@ class Linear(Layer):
         are grouped by task. In inference, what depends on factors alone is taken to be kept between calls.
         """
         job = self._job(way, batch, inner, training, concrete=True)
-        return candidates(job if training else replace(job, keep=room(self.network, way)), device)
+        return candidates(job if training else replace(job, keep=keep_limit(self.network, way)), device)
 
     def _job(self, way: Way, batch: int, inner: int | None, training: bool, concrete: bool) -> Job:
         if way not in WAYS:

@@ -1,4 +1,4 @@
-"""T trained models in: which of their weights are shared, and how; framework-free."""
+"""Which weights of T models are shared, and how; and the table that says what became of them."""
 
 from __future__ import annotations
 
@@ -15,19 +15,14 @@ from tnshare.decomposition import Decomposition, codes, decompose, sharing_stren
 from tnshare.errors import TnshareError, TnshareWarning
 from tnshare.network import METHODS, Network
 from tnshare.ops import NDArray
+from tnshare.planning import explain_table
 
 HARD, SINGLE = "hard", "single"
 
-
 Setting = str | Mapping[str, Any]
-
-
 Factorised = Mapping[str, tuple[Network, Mapping[str, NDArray]]]  # networks and factors, by names of weights
 
-
 _WEIGHTS = ("weight", "kernel", "w", "embedding", "embeddings")  # torch and equinox, flax, haiku
-
-
 _BOUNDS = {"eps", "ranks", "max_parameters"}
 
 
@@ -48,11 +43,7 @@ class SharedModel:
     def report(self) -> str:
         """A table: for each weight what was done, what it keeps and loses; then the warnings."""
         titles = ("weight", "shape", "sharing", "parameters", "of", "kept", "error", "of the deviation")
-        table = [titles, *self.rows]
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = [
-            "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in table
-        ]
+        lines = explain_table([titles, *self.rows])
         return "\n".join([*lines, *(f"warning: {text}" for text in self.warnings)])
 
 

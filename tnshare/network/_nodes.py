@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import opt_einsum
 
@@ -78,6 +79,9 @@ class Network:
 
     def __hash__(self) -> int:
         return self._hash  # plans are looked up by network at every call
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_hash"}  # one for each process
 
     @cached_property
     def _hash(self) -> int:

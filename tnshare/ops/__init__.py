@@ -1,13 +1,16 @@
 """What tnshare asks of a framework, and NumPy as the reference that every framework is compared with."""
 
-from ._numpy_convolution import Geometry, NDArray, PaddingMode
-from ._operations import Array, Ops, numpy_ops
+from ._numpy_convolution import Geometry, NDArray, PaddingMode, convolve
+from ._operations import Array, HasShape, NumpyOps, Ops, numpy_ops
 
 __all__ = [
     "Array",
     "Geometry",
+    "HasShape",
     "NDArray",
+    "NumpyOps",
     "Ops",
     "PaddingMode",
+    "convolve",
     "numpy_ops",
 ]

@@ -1,4 +1,4 @@
-"""What tnshare asks of a framework, and NumPy as the reference that every framework is compared with."""
+"""The few operations that a framework must offer, those that it may, and NumPy's."""
 
 from __future__ import annotations
 

@@ -3,15 +3,16 @@
 from ._candidates import candidates
 from ._explanation import explain, explain_plan, explain_table
 from ._generated_code import kept_program, program
-from ._job import KEPT, Candidate, Job, check_fits, room
-from ._memory_limit import fitting, within
+from ._job import MOST_KEPT_NUMBERS, READ, AnyJob, AnyOption, Candidate, Job, check_fits, keep_limit
+from ._memory_limit import fastest_within, seconds_in_parts
+from ._peak_memory import linear_peak, plan_peak, task_gradients
 from ._plan import Plan
-from ._prices import Prices
+from ._prices import Prices, priced
 from ._row_groups import RowGroups, group
 from ._search import Form, Goal, best_plans
 from ._steps import BATCH_AXES, IDS, Move, Step, Take, depends_on_batch
 from ._task_ids import Choice, choose, read_tasks, take_rows
-from ._ways import GROUP_AXIS, WAYS, Way, bucket, leading_axes, with_input
+from ._ways import GROUP_AXIS, USUAL_PLACES, WAYS, Way, bucket, with_input
 from .devices._known_devices import PROFILES, Device, calibrate, cpu_model, profile, profile_for
 from .devices._measuring import measure
 from .devices._profile import Profile
@@ -20,9 +21,13 @@ __all__ = [
     "BATCH_AXES",
     "GROUP_AXIS",
     "IDS",
-    "KEPT",
+    "MOST_KEPT_NUMBERS",
     "PROFILES",
+    "READ",
+    "USUAL_PLACES",
     "WAYS",
+    "AnyJob",
+    "AnyOption",
     "Candidate",
     "Choice",
     "Device",
@@ -48,17 +53,20 @@ __all__ = [
     "explain",
     "explain_plan",
     "explain_table",
-    "fitting",
+    "fastest_within",
     "group",
+    "keep_limit",
     "kept_program",
-    "leading_axes",
+    "linear_peak",
     "measure",
+    "plan_peak",
+    "priced",
     "profile",
     "profile_for",
     "program",
     "read_tasks",
-    "room",
+    "seconds_in_parts",
     "take_rows",
+    "task_gradients",
     "with_input",
-    "within",
 ]

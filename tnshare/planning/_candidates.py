@@ -9,8 +9,7 @@ from functools import lru_cache
 from tnshare.network import Network
 
 from ._job import Candidate, Grouping, Job
-from ._memory_limit import _biases, _slices
-from ._peak_memory import peak
+from ._peak_memory import bias_gradients, peak, slice_gradients
 from ._plan import Plan
 from ._prices import Prices
 from ._row_groups import mostly_padding, padded
@@ -32,16 +31,16 @@ def candidates(job: Job, profile: Profile, form: Form = "any") -> tuple[Candidat
     network = with_input(job.network, job.way, job.batch, job.inner)
     found = _candidates(job, profile, goal, network, 24 if job.named else _PLANS)
     if job.way == "mixed" and job.concrete:
-        others = [replace(c, otherwise=found[0]) for c in _grouped(job, profile, goal)]
+        others = [replace(c, ungrouped=found[0]) for c in _grouped(job, profile, goal)]
         found = others if form == "materialised" else found + others
     if job.named:
-        found = [_arranged(job, profile, candidate) for candidate in found]
+        found = [_priced_for_compiler(job, profile, candidate) for candidate in found]
         found += _named(sorted(found, key=lambda candidate: candidate.seconds))
     found.sort(key=lambda candidate: candidate.seconds)
-    return tuple(_with_names(_modest(found)))
+    return tuple(_with_names(_affordable(found)))
 
 
-def _arranged(job: Job, profile: Profile, candidate: Candidate) -> Candidate:
+def _priced_for_compiler(job: Job, profile: Profile, candidate: Candidate) -> Candidate:
     """With a price for what XLA was seen to do: it brings operands that lie turned into order, and where a
     matrix meets all of a stack it repeats the matrix, in the gradient of the stack too."""
     plan, sizes = candidate.plan, candidate.plan.network.sizes
@@ -69,10 +68,10 @@ def _named(found: list[Candidate]) -> list[Candidate]:
     for candidate in found:
         best.setdefault(candidate.plan.tree, candidate)
     plain = [c for c in best.values() if not c.kept and not c.grouped]
-    return [replace(c, name=f"{c.name}, by einsum", named=True) for c in plain]
+    return [replace(c, name=f"{c.name}, by einsum", by_einsum=True) for c in plain]
 
 
-def _modest(found: list[Candidate]) -> list[Candidate]:
+def _affordable(found: list[Candidate]) -> list[Candidate]:
     """Those that need no more memory than a machine has, if others can do with far less."""
     most = max(_MUCH, 4 * min(candidate.peak for candidate in found))
     return [candidate for candidate in found if candidate.peak <= most]
@@ -100,7 +99,9 @@ def _candidate(
     elif kept:
         seconds += (len(plan.network.nodes) + 2) * profile.view / 2  # to look whether a factor has changed
     sizes = plan.network.sizes
-    alive = peak(plan, sizes, training=goal.training, kept=kept, bias=_biases(job)) + _slices(job)
+    alive = peak(plan, sizes, training=goal.training, kept=kept, bias=bias_gradients(job)) + slice_gradients(
+        job
+    )
     name = plan.text if not grouping else f"{plan.text}, rows grouped ({grouping})"
     return Candidate(name, plan, seconds, prices.bytes(plan), 4 * alive, grouping, kept)
 

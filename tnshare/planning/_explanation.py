@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ._job import Candidate, Job
+from ._job import AnyJob, AnyOption
 from ._plan import Plan
 from ._prices import Prices
 from ._row_groups import longest_group
 from ._steps import Step, count
 from .devices._profile import Profile
-
-_NUMBER = 4  # bytes, in single precision
 
 
 def explain_plan(plan: Plan, seconds: Sequence[float] = ()) -> str:
@@ -50,38 +48,43 @@ def explain_plan(plan: Plan, seconds: Sequence[float] = ()) -> str:
 
 
 def explain(
-    job: Job,
-    found: Sequence[Candidate],
-    chosen: Candidate,
+    job: AnyJob,
+    found: Sequence[AnyOption],
+    chosen: AnyOption,
     profile: Profile,
     measured: Mapping[str, float] | None = None,
+    rows_at_a_time: int = 0,
+    peak: int = 0,
 ) -> str:
-    """The candidates for a call, the one that runs marked, and its steps."""
-    rows = [("", "candidate", "flops", "bytes", "peak", "predicted", "measured")]
-    for candidate in found:
-        took = (measured or {}).get(candidate.name)
-        rows.append(
+    """The options for a call, the one that runs marked, and its steps.
+
+    ``peak`` are the bytes alive at once, where it computes some ``rows_at_a_time``.
+    """
+    table: list[tuple[str, ...]] = [("", "candidate", "flops", "bytes", "peak", "predicted", "measured")]
+    for option in found:
+        took = (measured or {}).get(option.name)
+        table.append(
             (
-                ">" if candidate.name == chosen.name else "",
-                candidate.name,
-                f"{candidate.flops:,}",
-                f"{candidate.bytes:,}",
-                f"{candidate.peak:,}",
-                _time(candidate.seconds),
+                ">" if option.name == chosen.name else "",
+                option.name,
+                f"{option.flops:,}",
+                "-" if option.bytes is None else f"{option.bytes:,}",
+                f"{option.peak:,}",
+                _time(option.seconds),
                 "-" if took is None else _time(took),
             )
         )
     what = "a training step" if job.training else "inference"
-    head = (
-        f"{job.way}, {job.batch} rows, {what}; predicted by the profile {profile.name!r} ({profile.source})"
-    )
-    lines = [head, *explain_table(rows)]
-    if chosen.chunk:
-        lines.append(
-            f"in chunks of {chosen.chunk} rows, {chosen.peak:,} bytes at once, computed again backwards"
-        )
-    prices = Prices(chosen.plan.network, profile, job.training, job.keep if chosen.kept else 0)
-    return "\n".join([*lines, "", explain_plan(chosen.plan, prices.steps(chosen.plan))])
+    head = f"{job.way}, {job.amount}, {what}; predicted by the profile {profile.name!r} ({profile.source})"
+    if all(option.bytes is None for option in found):
+        table = [(*row[:3], *row[4:]) for row in table]
+    lines = [head, *explain_table(table)]
+    if rows_at_a_time:
+        lines.append(f"in chunks of {rows_at_a_time} rows, {peak:,} bytes at once, computed again backwards")
+    for title, plan, kept in chosen.parts:
+        prices = Prices(plan.network, profile, job.training, job.keep if kept else 0)
+        lines += ["", *([f"{title}:"] if title else []), explain_plan(plan, prices.steps(plan))]
+    return "\n".join(lines)
 
 
 def _time(seconds: float) -> str:

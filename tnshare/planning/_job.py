@@ -1,10 +1,10 @@
-"""The different ways to compute one call of a layer, with what each costs."""
+"""What a call is to compute, and what it may be computed by: values that the rest of planning makes."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from tnshare.errors import TnshareError
 from tnshare.network import Network
@@ -13,15 +13,50 @@ from ._plan import Plan
 from ._steps import BATCH_AXES
 from ._ways import GROUP_AXIS, Way, of_present, with_input
 
-KEPT = 1 << 24  # numbers that inference may keep for a layer: 64 MB in single precision
-
+MOST_KEPT_NUMBERS = 1 << 24  # numbers that inference may keep for a layer: 64 MB in single precision
+READ = {"one": "of one task", "mixed": "of mixed tasks", "each": "of each task", "fan_out": "for every task"}
 
 Grouping = Literal["", "present", "all"]
 
 
-def room(network: Network, way: Way) -> int:
+def keep_limit(network: Network, way: Way) -> int:
     """How many numbers a call in inference may keep; of calls of one task, there are as many as tasks."""
-    return KEPT // (math.prod(network.task_shape) if way == "one" else 1)
+    return MOST_KEPT_NUMBERS // (math.prod(network.task_shape) if way == "one" else 1)
+
+
+class AnyJob(Protocol):
+    """What is to be computed, by whichever layer. ``concrete`` calls may look at values of ids and tokens."""
+
+    @property
+    def way(self) -> Way: ...
+    @property
+    def training(self) -> bool: ...
+    @property
+    def keep(self) -> int: ...
+    @property
+    def concrete(self) -> bool: ...
+    @property
+    def amount(self) -> str: ...
+
+
+class AnyOption(Protocol):
+    """What it may be computed by; ``bytes`` that are moved, ``peak`` and ``seconds`` are predictions.
+
+    ``parts`` are plans, each with what it is of, and whether what depends on factors alone is kept.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def flops(self) -> int: ...
+    @property
+    def bytes(self) -> int | None: ...
+    @property
+    def peak(self) -> int: ...
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def parts(self) -> tuple[tuple[str, Plan, bool], ...]: ...
 
 
 @dataclass(frozen=True)
@@ -43,17 +78,20 @@ class Job:
     bias: bool = True
     named: bool = False
 
+    @property
+    def amount(self) -> str:
+        """How much is computed, as users read it."""
+        return f"{self.batch} rows"
+
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to compute a call: a plan, all rows at once or in chunks, as they come or ``grouped`` by task.
+    """One way to compute a call: a plan, with rows as they come or ``grouped`` by task.
 
     ``seconds`` is the prediction of a profile; ``bytes`` are moved by the products of the forward pass,
     ``peak`` is the most that is alive at once, beyond operands, result and their gradients; both in single
-    precision.
-    ``chunk`` rows at a time are computed, and again in the backward pass; 0 means all at once. Groups of very
-    different lengths are not grouped but computed ``otherwise``. If ``named``, products are told their axes,
-    and not brought into the order of the plan.
+    precision. Groups of very different lengths are computed by ``ungrouped``. If ``by_einsum``, products are
+    told their axes, and not brought into the order of the plan.
     """
 
     name: str
@@ -63,14 +101,18 @@ class Candidate:
     peak: int
     grouped: Grouping = ""
     kept: bool = False
-    chunk: int = 0
-    otherwise: Candidate | None = None
-    named: bool = False
+    ungrouped: Candidate | None = None
+    by_einsum: bool = False
 
     @property
     def flops(self) -> int:
         """Multiplications and additions of the forward pass."""
         return self.plan.flops
+
+    @property
+    def parts(self) -> tuple[tuple[str, Plan, bool], ...]:
+        """Its only part: the plan, and whether what depends on factors alone is kept."""
+        return (("", self.plan, self.kept),)
 
 
 def check_fits(candidate: Candidate, job: Job) -> None:
@@ -81,7 +123,7 @@ def check_fits(candidate: Candidate, job: Job) -> None:
         expected = with_input(job.network, job.way, 1, job.inner)
     if (candidate.grouped and job.way != "mixed") or _kind(candidate.plan.network) != _kind(expected):
         raise TnshareError(
-            f"the candidate {candidate.name!r} is for another layer, or not for rows {_READ[job.way]}: take "
+            f"the candidate {candidate.name!r} is for another layer, or not for rows {READ[job.way]}: take "
             "one of layer.candidates(way, batch) of this layer's description"
         )
 
@@ -91,6 +133,3 @@ def _kind(network: Network) -> tuple[object, ...]:
     changing = (*BATCH_AXES, GROUP_AXIS)
     sizes = {axis: size for axis, size in network.sizes.items() if axis not in changing}
     return tuple((node.name, node.axes) for node in network.nodes), network.output, tuple(sizes.items())
-
-
-_READ = {"one": "of one task", "mixed": "of mixed tasks", "each": "of each task", "fan_out": "for every task"}

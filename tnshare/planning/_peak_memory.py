@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from tnshare.network import Network
 
+from ._job import Candidate, Job
 from ._plan import Plan
 from ._row_groups import padded
 from ._steps import IDS, Step, Take, count, depends_on_batch
@@ -35,6 +36,55 @@ def peak(
         return ledger.held + forward + own
     start = saved + (bias + ledger.bias_rows() if part else 0)  # the first gradient is that of the bias
     return max(forward, start, ledger.backward(saved, part)) + own
+
+
+def plan_peak(plan: Plan, spread: dict[str, int], training: bool, part: bool) -> int:
+    """The same for a plan whose axes of rows have the sizes ``spread``."""
+    return peak(plan, {**plan.network.sizes, **spread}, training=training, part=part)
+
+
+def task_gradients(network: Network, part: bool) -> int:
+    """Gradients of factors: of tasks, before they are put together; of a part, before they are added up."""
+    own = sum(math.prod(node.shape) for node in network.nodes if set(node.axes) & set(network.tasks))
+    return own + (network.parameters if part else 0)
+
+
+def linear_peak(job: Job, candidate: Candidate, chunk: int, rows: int) -> int:
+    """The numbers alive at once when so many of the rows are computed at a time."""
+    plan, part = candidate.plan, chunk < rows
+    sizes = {**plan.network.sizes, "b": chunk} | ({} if job.inner is None else {"m": job.inner})
+    alive = peak(plan, sizes, training=job.training, kept=candidate.kept, bias=bias_gradients(job), part=part)
+    alive += slice_gradients(job, part)
+    if not part:
+        return alive
+    # The gradient of a part of x; and of each task's rows, a part is not one piece of memory.
+    return alive + count(_input(plan), sizes) * (job.training + (job.way == "each"))
+
+
+def bias_gradients(job: Job) -> int:
+    """The gradient of the bias, for one task together with the slice that is put into it."""
+    first, *others = job.network.task_shape
+    return (first + (job.way == "one")) * math.prod(others) * job.network.sizes["o"] if job.bias else 0
+
+
+def slice_gradients(job: Job, part: bool = False) -> int:
+    """The gradients of what one task has of the factors: the backward pass uses them at its end.
+
+    They are put where they belong along one task axis after the other.
+    """
+    if job.way != "one" or not job.training:
+        return 0
+    sizes, tasks = job.network.sizes, job.network.tasks
+    own = [(*tasks, "o"), *(node.axes for node in job.network.nodes if set(tasks) & set(node.axes))]
+    wholes = [count(axes, sizes) for axes in own]
+    slices = [n // next(sizes[a] for a in axes if a in tasks) for n, axes in zip(wholes, own, strict=True)]
+    bias = 0 if job.bias and len(tasks) > 1 else 1  # the slice of a lone task axis is no more than a result
+    return sum(slices[bias:]) * min(len(tasks), 2) + (2 * max(wholes[1:]) if part else 0)
+
+
+def _input(plan: Plan) -> tuple[str, ...]:
+    (axes,) = (node.axes for node in plan.network.nodes if node.name == "x")
+    return axes
 
 
 class _Ledger:
@@ -157,13 +207,3 @@ def _moved(step: Step | Take, operand: int) -> bool:
 
 def _copies(step: Step | Take, operand: int) -> bool:
     return isinstance(step, Step) and step.copies[operand != step.left]
-
-
-def _peak(plan: Plan, spread: dict[str, int], training: bool, part: bool) -> int:
-    return peak(plan, {**plan.network.sizes, **spread}, training=training, part=part)
-
-
-def _gradients(network: Network, part: bool) -> int:
-    """Of factors: of a part, before they are added to the others'; of tasks, before they are put together."""
-    own = sum(math.prod(node.shape) for node in network.nodes if set(node.axes) & set(network.tasks))
-    return own + (network.parameters if part else 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Any
 
 import opt_einsum
 
@@ -122,6 +123,9 @@ class Plan:
 
     def __hash__(self) -> int:
         return self._hash  # programs are looked up by plan
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_hash"}  # one for each process
 
     @cached_property
     def _hash(self) -> int:

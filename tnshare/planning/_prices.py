@@ -174,3 +174,11 @@ def views(step: Step) -> tuple[int, int]:
     for order, groups in zip((step.left_order, step.right_order), step.groups, strict=True):
         counts.append((order is not None) + any(len(group) != 1 for group in groups))
     return counts[0], counts[1] + 4 * (step.variant == "turned")
+
+
+def priced(
+    plan: Plan, network: Network, profile: Profile, training: bool, keep: int = 0
+) -> tuple[float, Plan]:
+    """What a plan takes for a network of other sizes, and the plan for those."""
+    own = Plan.of(network, plan.moves, plan.why)
+    return Prices(network, profile, training, keep).of(own), own

@@ -25,6 +25,7 @@ from .devices._profile import Profile
 
 Form = Literal["any", "factored", "materialised"]
 _ORDERS = 3  # memory orders of a set that are kept in mind
+_FLIPPED = 4  # plans, the products of which are tried the other way round too
 _FEW = 6  # operands; for as many, half as many parts of a set are kept; for more, of connected sets only
 _MOST = 10  # operands; for more the number of sets is too large, and opt_einsum's order has to do
 
@@ -59,11 +60,33 @@ def best_plans(
         moves: list[Move] = []
         _emit(part, moves, len(network.nodes))
         found.setdefault(tuple(moves), part.seconds)
-        if len(found) == most:
+        if len(found) == max(most, _FLIPPED):
             break
     what = "a training step" if goal.training else "inference"
     why = f"for {what} by the profile {profile.name!r}"
-    return tuple((seconds, Plan.of(network, moves, why)) for moves, seconds in found.items())
+    plans = {moves: (seconds, Plan.of(network, moves, why)) for moves, seconds in found.items()}
+    prices = Prices(network, profile, goal.training, goal.keep)
+    for _, plan in list(plans.values())[:_FLIPPED]:
+        for other in _flips(plan):
+            if other.moves not in plans and not math.isinf(seconds := prices.of(other)):
+                plans[other.moves] = seconds, other
+    return tuple(sorted(plans.values(), key=lambda pair: pair[0])[:most])
+
+
+def _flips(plan: Plan) -> Iterator[Plan]:
+    """The same contraction with the sides of one product changed, which the search may have left out early.
+
+    Its result has another order then, and so have those that follow from it. What rows are taken of by task
+    is left alone, as its task axes must come first, and so are outer products: frameworks give them the
+    order in which their first operand lies.
+    """
+    network, moves = plan.network, plan.moves
+    taken: set[int] = set()
+    for n, (move, step) in reversed(list(enumerate(zip(moves, plan.steps, strict=True)))):
+        if len(move) == 1 or len(network.nodes) + n in taken:
+            taken |= set(step.operands)
+        elif isinstance(step, Step) and step.inner and step.variant in ("", "turned"):
+            yield Plan.of(network, (*moves[:n], (move[1], move[0], ""), *moves[n + 1 :]), plan.why)
 
 
 def _leads(tasks: tuple[str, ...], axes: tuple[str, ...]) -> bool:

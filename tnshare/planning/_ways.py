@@ -14,7 +14,8 @@ from ._steps import IDS
 Way = Literal["one", "mixed", "each", "fan_out"]
 WAYS: tuple[Way, ...] = ("one", "mixed", "each", "fan_out")
 GROUP_AXIS = "g"  # the axis of groups of rows, when rows of mixed tasks are sorted by task
-_USUAL = 128  # rows, where nobody knows yet how many there will be
+# Where nobody knows yet how many there will be: rows, and places along each of so many dimensions.
+USUAL_ROWS, USUAL_PLACES = 128, {1: 256, 2: 32, 3: 8}
 
 
 def with_input(network: Network, way: Way, batch: int, inner: int | None = None) -> Network:
@@ -38,7 +39,7 @@ def of_present(network: Network, groups: int, batch: int, inner: int | None = No
 
 def bucket(count: int) -> int:
     """The power of two that a size is rounded up to; of one that is a symbol yet, a usual one."""
-    return 1 << max(int(count) - 1, 0).bit_length() if isinstance(count, Integral) else _USUAL
+    return 1 << max(int(count) - 1, 0).bit_length() if isinstance(count, Integral) else USUAL_ROWS
 
 
 @lru_cache(maxsize=4096)
@@ -65,28 +66,3 @@ def _mixed(network: Network, batch: int, inner: int | None) -> Network:
     x = Node("x", (*rows, "i"), (*rows.values(), network.sizes["i"]), learnt=False)
     ids = Node(IDS, (*tasks, "b"), (*network.task_shape, batch), learnt=False)
     return Network((*network.nodes, x, ids), (*rows, "o"), tasks)
-
-
-def leading_axes(
-    way: Way, rows: int | None, shape: tuple[int, ...], features: int, tasks: tuple[int, ...]
-) -> tuple[int, ...]:
-    """The axes of x before the last, without those of tasks; refuses an x that does not fit.
-
-    ``rows`` is how many ids there are, where every row has a task of its own.
-    """
-    if not shape or shape[-1] != features:
-        raise TnshareError(f"expected x of shape (..., {features}), in_features last: found {shape}")
-    if way == "mixed" and (len(shape) < 2 or shape[0] != rows):
-        raise TnshareError(
-            f"one task id for each row: expected x of shape ({rows}, ..., {features}) with {rows} ids, found "
-            f"{shape}"
-        )
-    if way != "each":
-        return shape[:-1]
-    if len(shape) <= len(tasks) or shape[: len(tasks)] != tasks:
-        counts = ", ".join(map(str, tasks))
-        raise TnshareError(
-            f"without a task, row t of x belongs to task t: expected x of shape ({counts}, ..., {features}), "
-            f"found {shape}; give a task, or ids, or use fan_out"
-        )
-    return shape[len(tasks) : -1]

@@ -38,6 +38,9 @@ class Structure:
     def __hash__(self) -> int:
         return self._hash  # asked for at every call of a jitted function
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_hash"}  # one for each process
+
     @cached_property
     def _hash(self) -> int:
         return hash((self.treedefs, self.entries, self.roster, self.summary))

@@ -10,9 +10,8 @@ from tnshare.checks import is_whole
 from tnshare.layers import Tasks
 from tnshare.network import Spec
 from tnshare.ops import PaddingMode
-from tnshare.planning import Way
 
-from ._task_layer import IMPORTS, TaskLayer
+from ._task_layer import TaskLayer
 
 Size = int | Sequence[int]
 
@@ -69,21 +68,6 @@ class _Conv(TaskLayer):
             for size in (stride, padding, dilation)
         )
         self.groups, self.padding_mode = groups, padding_mode
-
-    def explain(
-        self, batch: int, way: Way = "mixed", *, training: bool = True, sizes: Sequence[int] = ()
-    ) -> str:
-        """What is computed for a batch of that many rows, of so many places along each dimension."""
-        like = next(self.parameters())
-        return self._calls.explain(way, batch, like, training=training, sizes=sizes)  # type: ignore[call-arg]
-
-    def source(
-        self, batch: int, way: Way = "mixed", *, training: bool = True, sizes: Sequence[int] = ()
-    ) -> str:
-        """The parts of what is computed, each a function of torch's operations."""
-        like = next(self.parameters())
-        text = self._calls.source(way, batch, like, training=training, sizes=sizes)  # type: ignore[call-arg]
-        return f"{IMPORTS}\n\n\n{text}"
 
     def extra_repr(self) -> str:
         """What the constructor was given."""

@@ -14,7 +14,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 import tnshare as tn
 from tnshare.checks import whole
 from tnshare.execution import EVERY, Strategy
-from tnshare.layers import bind
+from tnshare.layers import calls_for
 from tnshare.planning import Candidate, Way, choose
 from tnshare_torch._ops import autocasts, ops
 
@@ -64,7 +64,7 @@ class TaskLayer(LayerState):
             self.register_buffer(name, torch.tensor(value, device=device, dtype=dtype))
         if not description.bias:
             self.register_parameter("bias", None)
-        self._calls = bind(description, ops, strategy, memory_limit)
+        self._calls = calls_for(description, ops, strategy, memory_limit)
         self._kept = KeptTensors(mark, alias)
         self._names = tuple(description.network.shapes)
         self.reset_parameters()
@@ -90,7 +90,7 @@ class TaskLayer(LayerState):
         factors, bias = self._tensors()
         training = is_grad_enabled()
         keeper = None if training or self.training else self._kept
-        known = self._calls.known.find(x, task, training, keeper is None)
+        known = self._calls.cache.find(x, task, training, keeper is None)
         y: torch.Tensor
         if known is not None:
             run, ids = known
@@ -123,13 +123,22 @@ class TaskLayer(LayerState):
         """The axes of one task's weights in torch's order."""
         raise NotImplementedError
 
-    def explain(self, batch: int, way: Way = "mixed", *, training: bool = True) -> str:
-        """What is computed for a batch of that many rows, and what it costs."""
-        return self._calls.explain(way, batch, next(self.parameters()), training=training)
+    def explain(
+        self, batch: int, way: Way = "mixed", *, training: bool = True, sizes: Sequence[int] = ()
+    ) -> str:
+        """What is computed for a batch of that many rows, and what it costs.
 
-    def source(self, batch: int, way: Way = "mixed", *, training: bool = True) -> str:
+        ``sizes`` are those of the axes of x that are neither rows nor features: the places of a convolution.
+        """
+        like = next(self.parameters())
+        return self._calls.explain(way, batch, like, training=training, sizes=sizes or None)
+
+    def source(
+        self, batch: int, way: Way = "mixed", *, training: bool = True, sizes: Sequence[int] = ()
+    ) -> str:
         """What is computed for a batch of that many rows, as torch code that runs when pasted."""
-        text = self._calls.source(way, batch, next(self.parameters()), training=training)
+        like = next(self.parameters())
+        text = self._calls.source(way, batch, like, training=training, sizes=sizes or None)
         return f"{IMPORTS}\n\n\n{text}"
 
     def _tasks_repr(self) -> str:
@@ -156,7 +165,7 @@ class TaskLayer(LayerState):
 
     def __getstate__(self) -> dict[str, Any]:
         calls = self._calls  # has functions, which no pickle holds
-        return {**self.__dict__, "_calls": bind(calls.layer, ops, calls.strategy, calls.memory_limit)}
+        return {**self.__dict__, "_calls": calls.anew()}
 
     def _tensors(self) -> tuple[list[torch.Tensor], torch.Tensor | None]:
         """The factors in the order of the nodes, and the bias."""

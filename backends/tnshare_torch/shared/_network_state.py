@@ -1,4 +1,4 @@
-"""State dicts that know what they are of and say what does not fit; and states for `tnshare.save`."""
+"""The state of a shared network: a state dict that knows what it is of, and a state for `tnshare.save`."""
 
 from __future__ import annotations
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tnshare.network import Network
-from tnshare.planning import KEPT, Form, Goal, Plan, Prices, Profile, Way, best_plans
+from tnshare.planning import Form, Goal, Plan, Prices, Profile, Way, best_plans, priced
 
 from ._chains import Chain, chains
 from ._conv import Conv
+from ._conv_memory import BLOCK, conv_bytes
 
 _FEW = 5  # operands
 _CALLS = 10  # calls of a product that one of a convolution costs
-BLOCK = 16  # output channels
 _BACKWARD = 3  # a training step convolves three times: outputs, gradients of the input, of the kernels
 
 
@@ -22,8 +23,8 @@ _BACKWARD = 3  # a training step convolves three times: outputs, gradients of th
 class ConvJob:
     """What is to be computed: ``rows`` images (of each task for ``"each"``) of ``sizes`` places.
 
-    ``keep``: kernels may be kept between calls, as long as they have no more than ``KEPT`` numbers.
-    ``concrete`` calls may look at the values of ids, so that rows are sorted by task.
+    ``keep``: kernels may be kept between calls, as long as they have no more numbers than that. ``concrete``
+    calls may look at the values of ids, so that rows are sorted by task.
     """
 
     layer: Conv
@@ -31,8 +32,13 @@ class ConvJob:
     rows: int
     sizes: tuple[int, ...]
     training: bool
-    keep: bool
+    keep: int
     concrete: bool
+
+    @property
+    def amount(self) -> str:
+        """How much is computed, as users read it."""
+        return f"{self.rows} rows of {' x '.join(map(str, self.sizes))} places"
 
     @property
     def tasks(self) -> int:
@@ -57,19 +63,26 @@ class ConvJob:
 
 @dataclass(frozen=True)
 class ConvCandidate:
-    """One way to compute a call: a chain, with plans for its parts; ``seconds`` is a prediction.
+    """One way to compute a call: a chain, with plans for its kernels and what is before and after.
 
-    ``kept``: the kernels, of all tasks if rows are mixed, are computed once and kept in inference.
+    ``seconds`` is a prediction, ``peak`` a bound on the bytes alive at once, in single precision. ``kept``:
+    the kernels, of all tasks if rows are mixed, are computed once and kept in inference.
     """
 
     name: str
     chain: Chain
-    before: Plan | None
-    kernels: Plan
-    after: Plan | None
+    plans: Mapping[str, Plan]
     seconds: float
     flops: int
     kept: bool = False
+    peak: int = 0
+
+    bytes = None  # that are moved: not predicted
+
+    @property
+    def parts(self) -> tuple[tuple[str, Plan, bool], ...]:
+        """The plans, each with what it is of, and whether its result is kept."""
+        return tuple((title, plan, self.kept and title == "kernels") for title, plan in self.plans.items())
 
 
 @lru_cache(maxsize=4096)
@@ -88,33 +101,39 @@ def conv_candidates(job: ConvJob, profile: Profile, form: Form = "any") -> tuple
         "materialised": whole,
         "factored": [chain for chain in every if chain not in whole],
     }[form]
-    found = [_candidate(job, profile, chain) for chain in chosen]
+    found = [conv_candidate(job, profile, chain) for chain in chosen]
     return tuple(sorted(found, key=lambda candidate: candidate.seconds))
 
 
-def _candidate(job: ConvJob, profile: Profile, chain: Chain) -> ConvCandidate:
+def conv_candidate(
+    job: ConvJob, profile: Profile, chain: Chain, plans: Mapping[str, Plan] | None = None
+) -> ConvCandidate:
+    """The candidate of a chain, by plans that were made for other rows, or else by the best."""
     geometry = job.layer.geometry
     places, results = math.prod(job.sizes), math.prod(geometry.places(job.sizes))
-    folded = job.images * geometry.groups
-    parts: list[tuple[float, Plan] | None] = [None, None, None]
-    if chain.before:
-        parts[0] = _best(chain.entering(folded, places), profile, job.training)
-    kept = job.keep and _numbers(chain, job) <= KEPT
+    kept = 0 < _numbers(chain, job) <= job.keep
     way: Way = "each" if kept and job.way == "mixed" else job.way
-    parts[1] = _best(chain.kernels(way, job.stacked), profile, job.training)
+    parts = {"before": chain.entering(job.images * geometry.groups, places)} if chain.before else {}
+    parts["kernels"] = chain.kernels(way, job.stacked)
     if chain.after:
         rows = job.rows if chain.late else job.images * (job.tasks if job.way == "fan_out" else 1)
-        parts[2] = _best(chain.leaving(job.way, rows, results), profile, job.training)
-    before, kernels, after = (None if part is None else part[1] for part in parts)
-    assert kernels is not None
+        parts["after"] = chain.leaving(job.way, rows, results)
+    found = {
+        title: priced(plans[title], network, profile, job.training)
+        if plans
+        else _best(network, profile, job.training)
+        for title, network in parts.items()
+    }
     seconds, flops = _convolution(job, profile, chain, results)
-    seconds += sum(part[0] for n, part in enumerate(parts) if part and not (n == 1 and kept))
+    seconds += sum(part for title, (part, _) in found.items() if not (title == "kernels" and kept))
     if not chain.late and job.way == "mixed":
         moved = profile.stream(job.rows * _count(chain, chain.inputs) * places)
         moved += profile.stream(job.rows * _count(chain, chain.outputs) * results)
         seconds += moved * (2 if job.training else 1)
-    flops += sum(plan.flops for plan in (before, kernels, after) if plan is not None)
-    return ConvCandidate(chain.name, chain, before, kernels, after, seconds, flops, kept)
+    chosen = {title: plan for title, (_, plan) in found.items()}
+    flops += sum(plan.flops for plan in chosen.values())
+    candidate = ConvCandidate(chain.name, chain, chosen, seconds, flops, kept)
+    return replace(candidate, peak=conv_bytes(job, candidate, job.rows, False, 4))
 
 
 def _convolution(job: ConvJob, profile: Profile, chain: Chain, results: int) -> tuple[float, int]:

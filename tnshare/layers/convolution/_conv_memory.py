@@ -1,26 +1,29 @@
-"""Convolutions and embeddings within a limit of memory: what is alive at once, how many rows at a time.
+"""What is alive at once in a call of a convolution.
 
-The bounds are simple and on the safe side: the parts of a call (what is contracted before, the kernels, the
+The bound is simple and on the safe side: the parts of a call (what is contracted before, the kernels, the
 convolution, what is contracted behind) are counted as if the most that each needs were alive together.
 """
 
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-from tnshare.planning import GROUP_AXIS
-from tnshare.planning._peak_memory import _gradients, _peak
+from tnshare.planning import GROUP_AXIS, plan_peak, task_gradients
 
 from ._chains import Chain
-from ._conv_candidates import BLOCK, ConvCandidate, ConvJob
 
+if TYPE_CHECKING:
+    from ._conv_candidates import ConvCandidate, ConvJob
+
+BLOCK = 16  # output channels that libraries bring together
 _WORK = 16384  # bytes of work space that a library may take for a convolution, however small it is
 
 
 def conv_bytes(job: ConvJob, candidate: ConvCandidate, rows: int, part: bool, itemsize: int) -> int:
     """A bound on the bytes alive at once for so many rows, which are all or a part of them."""
     layer, geometry, chain, training = job.layer, job.layer.geometry, candidate.chain, job.training
-    sizes, tasks = chain.network.sizes, job.tasks
+    sizes, tasks, plans = chain.network.sizes, job.tasks, candidate.plans
     images = rows * (tasks if job.way == "each" else 1)
     outputs = images * (tasks if job.way == "fan_out" else 1)
     places, results = math.prod(job.sizes), math.prod(geometry.places(job.sizes))
@@ -44,12 +47,12 @@ def conv_bytes(job: ConvJob, candidate: ConvCandidate, rows: int, part: bool, it
     blocked += images * blocks[0] * places + (images if chain.late else outputs) * blocks[1] * results
     alive += groups * blocked * (2 if training else 1)
     if training:
-        alive += _gradients(layer.network, part) + tasks * layer.bias_size
+        alive += task_gradients(layer.network, part) + tasks * layer.bias_size
     spread = {"b": images * geometry.groups, "m": places}
-    alive += 0 if candidate.before is None else _peak(candidate.before, spread, training, part)
+    alive += plan_peak(plans["before"], spread, training, part) if "before" in plans else 0
     spread = {"b": rows if chain.late else outputs, "m": results}
-    alive += 0 if candidate.after is None else _peak(candidate.after, spread, training, part)
-    alive += _peak(candidate.kernels, {GROUP_AXIS: present}, training, part)
+    alive += plan_peak(plans["after"], spread, training, part) if "after" in plans else 0
+    alive += plan_peak(plans["kernels"], {GROUP_AXIS: present}, training, part)
     if part:
         alive += own + images * layer.in_channels * places * (2 if training else 1)
     return alive * itemsize + _WORK

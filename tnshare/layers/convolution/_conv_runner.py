@@ -31,8 +31,10 @@ class _Runner:
         self.layer, self.geometry, self.tasks = job.layer, job.layer.geometry, job.layer.task_shape
         self.late = chain.late
         self.before, self.kernels, self.after = (
-            None if plan is None else program(plan, ops, fixed_axes(plan))
-            for plan in (candidate.before, candidate.kernels, candidate.after)
+            program(candidate.plans[part], ops, fixed_axes(candidate.plans[part]))
+            if part in candidate.plans
+            else None
+            for part in ("before", "kernels", "after")
         )
         self.parts = {
             part: [

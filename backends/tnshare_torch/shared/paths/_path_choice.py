@@ -19,9 +19,7 @@ from ._task_calls import Call, Kind, casts
 # convolutional networks, a transformer layer): at once took 0.13 to 0.94 times as long as one by one
 # wherever an operation gave at most this many numbers, and up to twice as long beyond, past the caches.
 NUMBERS = 8192
-
-
-TASKS = 4
+TASKS = 4  # fewer are not worth it
 _MOST = 256  # kinds of calls that are remembered; others run one by one
 
 

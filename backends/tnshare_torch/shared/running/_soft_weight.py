@@ -1,4 +1,4 @@
-"""The programs of a softly shared weight: for eager calls found when they are met, for traced ones ahead."""
+"""A softly shared weight in a call, and its programs: found when met, or ahead for traced calls."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import torch
 from torch.nn import functional
 
 import tnshare as tn
-from tnshare.execution import composing, halves
-from tnshare.planning import KEPT, Device, profile_for, program
+from tnshare.execution import composing_plan, two_stages
+from tnshare.planning import MOST_KEPT_NUMBERS, Device, profile_for, program
 from tnshare_torch._ops import autocasts, ops
 
 from ._recomputing import current_checkpoint, unrecorded
@@ -89,14 +89,14 @@ class WeightPrograms:
 # By the weight itself, of which there is one: to hash its network in every call would take longer.
 @lru_cache(maxsize=4096)
 def _composing(weight: WeightPrograms, tasks: int) -> Program:
-    return program(composing(weight.network, tasks, weight.order), ops)
+    return program(composing_plan(weight.network, tasks, weight.order), ops)
 
 
 @lru_cache(maxsize=4096)
 def _staged(weight: WeightPrograms, tasks: int, rows: int, training: bool, device: Device) -> StagedLinear:
     if tasks == ROWS:
         tasks, rows = _MANY, 1
-    made = halves(weight.network, tasks, rows, training, profile_for(device))
+    made = two_stages(weight.network, tasks, rows, training, profile_for(device))
     pieces = [(p.factors, p.own, None if p.plan is None else program(p.plan, ops)) for p in made.pieces]
     return StagedLinear(tuple(pieces), program(made.rest, ops))
 
@@ -155,7 +155,7 @@ class SoftWeight:
     def _compose(self, task: int) -> None:
         """The weights of all tasks, or, where nobody needs them later and they are large, of some."""
         together = torch.is_grad_enabled() or torch.compiler.is_compiling()
-        most = self.tasks if together else max(1, KEPT // max(self.programs.size, 1))
+        most = self.tasks if together else max(1, MOST_KEPT_NUMBERS // max(self.programs.size, 1))
         start = task // most * most
         several = min(most, self.tasks - start)
         factors = list(self.factors)

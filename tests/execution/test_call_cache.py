@@ -13,8 +13,8 @@ from tolerances import is_close
 
 import tnshare as tn
 from tnshare.execution import EVERY, Calls
-from tnshare.execution import _known_calls as known_module
-from tnshare.execution._known_calls import Known
+from tnshare.execution import _call_cache as cache_module
+from tnshare.execution._call_cache import CallCache
 
 X = np.ones((3, 4), np.float32)
 IDS = np.array([0, 1, 1])
@@ -39,7 +39,7 @@ def kinds():
 
 
 def test_each_kind_finds_its_own_program():
-    known = Known(("shape", "dtype"), 2)
+    known = CallCache(("shape", "dtype"), 2)
     programs = [lambda n=n: n for n, _ in enumerate(kinds())]
     for kind, program in zip(kinds(), programs, strict=True):
         assert known.find(*kind) is None
@@ -53,7 +53,7 @@ def test_each_kind_finds_its_own_program():
 
 
 def test_what_has_to_be_looked_at_is_not_found():
-    known = Known(("shape", "dtype"), 2)
+    known = CallCache(("shape", "dtype"), 2)
     for kind in kinds():
         known.keep(*kind, nothing)
     assert known.find(X, 0, True, True) == (nothing, (0,))
@@ -62,8 +62,8 @@ def test_what_has_to_be_looked_at_is_not_found():
 
 
 def test_kinds_that_are_remembered_are_limited(monkeypatch):
-    monkeypatch.setattr(known_module, "_MOST", 3)
-    known = Known(("shape",), 2)
+    monkeypatch.setattr(cache_module, "_MOST", 3)
+    known = CallCache(("shape",), 2)
     for rows in range(5):
         known.keep(np.ones((rows, 4)), 0, True, True, nothing)
         assert known.find(np.ones((rows, 4)), 0, True, True) is not None
@@ -143,12 +143,25 @@ def test_another_dtype_is_another_layer(outer):
     assert is_close(outer(x.double(), ids).float(), before, 16)
 
 
-def test_within_a_memory_limit_every_call_is_looked_at(monkeypatch):
+def test_within_a_memory_limit_how_x_lies_is_part_of_the_kind(monkeypatch):
     layer = tnt.Linear(4, 3, tasks=5, spec=tn.LAF(2), memory_limit=10_000)
-    x = torch.randn(6, 4)
-    layer(x, 3)
-    turned = torch.randn(4, 6).t()  # which is copied, and that counts
-    assert is_close(layer(turned, 3), layer(turned.contiguous(), 3), 16)
+    x, turned = torch.randn(6, 4), torch.randn(4, 6).t()
+    first = layer(x, 3)
     monkeypatch.setattr(Calls, "apply", nothing)
-    with pytest.raises(AssertionError):
-        layer(x, 3)
+    assert torch.equal(layer(x, 3), first)
+    with pytest.raises(AssertionError):  # it is copied, and that counts
+        layer(turned, 3)
+    monkeypatch.undo()
+    assert torch.allclose(layer(turned, 3), layer(turned.contiguous(), 3), atol=1e-6)
+    tight = tnt.Linear(4, 3, tasks=5, spec=tn.LAF(2), memory_limit=_smallest(layer.description, x))
+    for _ in range(2):
+        tight(x, 3)
+        with pytest.raises(tn.TnshareError, match="is too little"):
+            tight(turned, 3)
+
+
+def _smallest(description, x):
+    """The smallest limit that a call with x keeps."""
+    with pytest.raises(tn.TnshareError) as error:
+        tnt.Linear(4, 3, tasks=5, spec=description.spec, memory_limit=0)(x, 3)
+    return int(str(error.value).split()[-2])

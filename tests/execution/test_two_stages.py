@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tnshare_torch.shared.paths._path_choice import NUMBERS, TASKS, at_once_pays
 
 import tnshare as tn
-from tnshare.execution import composing, halves
+from tnshare.execution import composing_plan, two_stages
 from tnshare.ops import numpy_ops
 from tnshare.planning import PROFILES
 
@@ -35,7 +35,7 @@ def made(spec, sizes, tasks):
 @given(SPECS, SIZES, st.integers(1, 9), st.integers(1, 400), st.booleans())
 def test_halves_are_the_layer(spec, sizes, tasks, rows, training):
     network, every, factors = made(spec, sizes, tasks)
-    found = halves(network, tasks, rows, training, PROFILES["cpu"])
+    found = two_stages(network, tasks, rows, training, PROFILES["cpu"])
     weights = np.einsum(every.equation, *factors.values())
     pieces = [piece.of(numpy_ops, list(factors.values())) for piece in found.pieces]
     x = np.random.default_rng(1).standard_normal((3, sizes[0]))
@@ -47,7 +47,7 @@ def test_halves_are_the_layer(spec, sizes, tasks, rows, training):
 @given(SPECS, st.integers(1, 9), st.sampled_from([(0, 1), (1, 0)]))
 def test_weights_are_composed_in_any_order_task_first(spec, tasks, order):
     network, every, factors = made(spec, (4, 5), tasks)
-    found = composing(network, tasks, order).run(numpy_ops, list(factors.values()))
+    found = composing_plan(network, tasks, order).run(numpy_ops, list(factors.values()))
     weights = np.einsum(every.equation, *factors.values())
     np.testing.assert_allclose(found, weights.transpose(2, *order), atol=1e-12)
 
@@ -55,19 +55,19 @@ def test_weights_are_composed_in_any_order_task_first(spec, tasks, order):
 def test_what_is_cheaper_is_chosen():
     """Few rows of a large matrix of low rank are applied from factors; many rows of a small one are not."""
     low = tn.Tucker((8, 8, 4)).network(d1=1024, d2=1024, task=16)
-    (*_, last) = halves(low, 16, 8, True, PROFILES["cpu"]).rest.steps
-    assert len(halves(low, 16, 8, True, PROFILES["cpu"]).pieces) > 1
+    (*_, last) = two_stages(low, 16, 8, True, PROFILES["cpu"]).rest.steps
+    assert len(two_stages(low, 16, 8, True, PROFILES["cpu"]).pieces) > 1
     assert last.flops({**low.sizes, "b": 8, "i": 1024, "o": 1024}) < 2 * 8 * 1024 * 1024
     full = tn.LAF(16).network(d1=16, d2=16, task=16)
-    (piece,) = halves(full, 16, 4096, True, PROFILES["cpu"]).pieces
+    (piece,) = two_stages(full, 16, 4096, True, PROFILES["cpu"]).pieces
     assert piece.own
 
 
 def test_one_plan_for_numbers_of_tasks_and_rows_that_are_close():
     network = tn.LAF(2).network(d1=8, d2=8, task=4)
     profile = PROFILES["cpu"]
-    assert halves(network, 9, 33, True, profile) is halves(network, 16, 64, True, profile)
-    assert composing(network, 9, (1, 0)) is composing(network, 16, (1, 0))
+    assert two_stages(network, 9, 33, True, profile) is two_stages(network, 16, 64, True, profile)
+    assert composing_plan(network, 9, (1, 0)) is composing_plan(network, 16, (1, 0))
 
 
 @pytest.mark.parametrize(

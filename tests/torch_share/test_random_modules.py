@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("tnshare_torch")
 
-import random_modules  # noqa: E402
+import random_walks  # noqa: E402
 from random_modules import drawn, outcome  # noqa: E402
 
 # Seeds that failed once stay here.
@@ -36,9 +36,7 @@ def test_a_seed_is_the_same_networks():
 
 def test_what_is_wrong_is_found(monkeypatch):
     """A shared network that adds a little to its outputs fails."""
-    monkeypatch.setattr(
-        random_modules._Walk, "_ours", lambda self, shared, way, given, task: _wrong(given[0])
-    )
+    monkeypatch.setattr(random_walks.Walk, "_ours", lambda self, shared, way, given, task: _wrong(given[0]))
     assert {outcome(seed, calls=2).kind for seed in range(12)} <= {"failed", "refused"}
     assert "failed" in {outcome(seed, calls=2).kind for seed in range(12)}
 

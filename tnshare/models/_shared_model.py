@@ -98,11 +98,7 @@ def share_arrays(
             soft[name] = _decomposed(name, stack, kind, keywords)
             rows.append(_soft_row(name, soft[name], models))
     single = tuple(name for name, kind in kinds.items() if kind == SINGLE)
-    found = [f"{name}: {text}" for name, d in soft.items() for text in (*d.warnings, *_larger(d))]
-    if len(models) > 1 and not soft and not hard:
-        found.append("nothing is shared: every weight stays with each task, as the report says")
-    for text in found:
-        warnings.warn(text, TnshareWarning, stacklevel=3)
+    found = _warned(soft, nothing=len(models) > 1 and not soft and not hard)
     return SharedModel(soft, hard, single, {name: orders[name] for name in soft}, tuple(rows), tuple(found))
 
 
@@ -110,6 +106,16 @@ def _mean(weights: Sequence[NDArray]) -> NDArray:
     """The mean of all tasks, summed in float32 at least: half precision ends at 65,504."""
     dtype = weights[0].dtype
     found: NDArray = np.mean(weights, axis=0, dtype=np.result_type(dtype, np.float32)).astype(dtype)
+    return found
+
+
+def _warned(soft: Mapping[str, Decomposition], nothing: bool) -> list[str]:
+    """What is worth knowing, for the report; it is a warning of Python too."""
+    found = [f"{name}: {text}" for name, d in soft.items() for text in (*d.warnings, *_larger(d))]
+    if nothing:
+        found.append("nothing is shared: every weight stays with each task, as the report says")
+    for text in found:
+        warnings.warn(text, TnshareWarning, stacklevel=4)
     return found
 
 

@@ -25,7 +25,7 @@ _ROWS = 1024  # to which an example is repeated, to see whether rows depend on o
 _NUMBERS = 2**20  # of which it has at most then
 
 
-def try_out(shared: Shared, models: Sequence[nn.Module], example: Example) -> None:
+def try_out(shared: Shared, models: Sequence[nn.Module], example: Example) -> Shared:
     """Compare all ways with the networks given, and those of several tasks, all at once, with one at a time.
 
     In training and in evaluation. Numbers that differ from those of the networks given, with the weights that
@@ -54,6 +54,7 @@ def try_out(shared: Shared, models: Sequence[nn.Module], example: Example) -> No
         shared.train(was)
         for path, part in template.named_modules():
             part.training = training[path]
+    return shared
 
 
 def _read(example: Example, dim: int) -> tuple[torch.Tensor, dict[str, Any]]:

@@ -10,7 +10,7 @@ from torch import nn
 
 import tnshare as tn
 from tnshare.checks import whole
-from tnshare.models import Roster, Setting, is_ignored, share_arrays
+from tnshare.models import Roster, Setting, SharedModel, is_ignored, share_arrays
 from tnshare_torch._ops import array_of
 
 from ._example import try_out
@@ -81,9 +81,8 @@ def share(
         max_parameters=max_parameters,
         relative_to=relative_to,
     )
-    _check_trained(given, (*model.soft, *model.hard), ignore)
     shared = Shared(
-        template_of(given[0]),
+        _template(given, model, ignore),
         model,
         [named_tensors(one) for one in given],
         roster,
@@ -93,15 +92,13 @@ def share(
         ignore=ignore,
         strategy=strategy,
     )
-    if example is not None:
-        try_out(shared, given, example)
-    return shared
+    return shared if example is None else try_out(shared, given, example)
 
 
-def _check_trained(models: Sequence[nn.Module], names: Sequence[str], ignore: Sequence[str]) -> None:
-    """Refuse a weight that is one for all tasks, and is trained in some networks, but frozen in others."""
+def _template(models: Sequence[nn.Module], model: SharedModel, ignore: Sequence[str]) -> nn.Module:
+    """That of all networks; a weight which they have in common is trained in all of them, or frozen."""
     trained = [{name: p.requires_grad for name, p in model.named_parameters()} for model in models]
-    for name in names:
+    for name in (*model.soft, *model.hard):
         path, flags = f"{name}.requires_grad", [each[name] for each in trained]
         if len(set(flags)) > 1 and not is_ignored(path, ignore):
             other = flags.index(not flags[0])
@@ -110,3 +107,4 @@ def _check_trained(models: Sequence[nn.Module], names: Sequence[str], ignore: Se
                 f"is {flags[0]} in the first, {flags[other]} in model {other}; leave it to each task with "
                 f"layers={{{name!r}: 'single'}}, or say share(..., ignore=[{path!r}])"
             )
+    return template_of(models[0])

@@ -75,8 +75,38 @@ def whole(name: str, value: Any, least: int = 1) -> int:
     return operator.index(value)
 
 
-def fresh(name: str, taken: Any) -> str:
-    """The name, with primes if it is taken already."""
+def printable(what: str, name: Any) -> str:
+    """The name of a task, a layer, an entry of a file: printable text of at most 200 characters.
+
+    The joiners that Persian, Hindi and others write with count as printable, and spaces of every width.
+    """
+    if not isinstance(name, str):
+        raise TnshareError(f"{what} must be strings of printable characters: found {type(name).__name__}")
+    seen = "".join("" if c in "\u200c\u200d" or (c.isspace() and c > "\x9f") else c for c in name)
+    if not seen.isprintable() or "\u2028" in name or "\u2029" in name:
+        raise TnshareError(f"{what} must be strings of printable characters: found {name[:200]!r}")
+    if len(name) > 200:
+        raise TnshareError(f"{what} must have at most 200 characters: found {len(name)}, {name[:40]!r}...")
+    return name
+
+
+def identifier(what: str, name: Any) -> str:
+    """The name of a node or of an axis; from wherever it comes, it can be nothing but a name."""
+    if not isinstance(name, str) or not name.isidentifier() or len(name) > 250:
+        found = repr(name) if not isinstance(name, str) or len(name) <= 60 else f"{name[:57]!r}..."
+        raise TnshareError(
+            f"the name of {what} must be a Python identifier of at most 250 characters, as k_i: found {found}"
+        )
+    return name
+
+
+def is_floating(dtype: Any) -> bool:
+    """Whether numbers of a dtype have fractions: float, complex, and ml_dtypes' kinds."""
+    return np.dtype(dtype).kind in "fc" or "float" in np.dtype(dtype).name
+
+
+def fresh(name: str, taken: Any, mark: str = "_") -> str:
+    """The name, with marks at its end if it is taken already."""
     while name in taken:
-        name += "'"
+        name += mark
     return name

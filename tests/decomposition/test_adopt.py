@@ -134,3 +134,23 @@ def test_values_that_are_shared_cannot_be_changed_by_accident():
         frozen[:] = 7
     assert Node("A", ["i"], [3]) == Node("A", ("i",), (3,))
     assert hash(Node("A", ["i"], [3])) == hash(Node("A", ("i",), (3,)))
+
+
+@pytest.mark.parametrize(
+    ("factors", "text"),
+    [
+        ({"L": np.ones((2, 4, 3))}, r"the factor 'S' is missing: expected \('L', 'S'\)"),
+        ({"L": np.ones((1, 4, 3)), "S": np.ones((5, 2))}, r"must have shape \(2, 4, 3\): found \(1, 4, 3\)"),
+        ({"L": np.ones((2, 4, 1)), "S": np.ones((5, 2))}, r"must have shape \(2, 4, 3\): found \(2, 4, 1\)"),
+        ({"L": [[1.0]], "S": np.ones((5, 2))}, r"must have shape \(2, 4, 3\): found a list, not an array"),
+        (
+            {"L": np.ones((2, 4, 3), int), "S": np.ones((5, 2))},
+            "must be floating arrays: found int64",
+        ),
+    ],
+)
+def test_factors_that_do_not_fit_are_refused_and_not_broadcast(factors, text):
+    layer = tn.Linear(4, 3, tasks=5, spec=tn.LAF(2))
+    d = tn.Decomposition(layer.spec, layer.network, factors, 0.0, 0.0)
+    with pytest.raises(tn.TnshareError, match=text):
+        layer.adopt(d)

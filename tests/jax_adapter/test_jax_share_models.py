@@ -28,9 +28,9 @@ def varied(tree, count=T):
     return [jax.tree.map(changed, tree) for _ in range(count)]
 
 
-def check(trees, run, soft, method="tucker", vmap=jax.vmap, jit=jax.jit):
+def check(trees, run, soft, method="tucker", vmap=jax.vmap, jit=jax.jit, **options):
     """Shared without loss, tasks compute what they did: one by one, by traced number, all at once."""
-    shared = tnj.share(trees, method, eps=0)
+    shared = tnj.share(trees, method, eps=0, **options)
     assert set(shared.codes) == set(soft)
     assert jax.tree.structure(shared.compose(1)) == jax.tree.structure(trees[1])
     run = jit(run)
@@ -69,7 +69,13 @@ def test_flax_nnx():
     def run(state, x):
         return nnx.merge(graph, state)(x)
 
-    shared = check(varied(state), run, ["conv.kernel", "out.kernel"], "tt")
+    with pytest.raises(
+        tn.TnshareError, match=r"drop.rngs.count is a key that the network draws from, or its"
+    ):
+        tnj.share(varied(state), eps=0)
+    # Dropout is switched off, so that its keys do not matter.
+    still = {"drop.rngs.*": False}
+    shared = check(varied(state), run, ["conv.kernel", "out.kernel"], "tt", state=still)
     assert set(shared.own) == {"conv.bias", "norm.bias", "norm.mean", "norm.scale", "norm.var", "out.bias"}
     assert isinstance(shared.compose(0), nnx.State)
     assert shared.codes["conv.kernel"]["U_task"].shape[0] == T

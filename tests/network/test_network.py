@@ -46,7 +46,7 @@ def contract(net: Network, arrays: list[np.ndarray]) -> np.ndarray:
 @st.composite
 def networks(draw: st.DrawFn) -> Network:
     """Any network of one to four small tensors, axes in three or more of them and scalars included."""
-    sizes = {axis: draw(st.integers(1, 3)) for axis in ("i", "k'", "r_i", "a b", "*")}
+    sizes = {axis: draw(st.integers(1, 3)) for axis in ("i", "k_", "r_i", "ä", "__import__")}
     held = draw(
         st.lists(st.lists(st.sampled_from(sorted(sizes)), unique=True, max_size=3), min_size=1, max_size=4)
     )
@@ -232,6 +232,15 @@ def test_to_transposes_the_result(net: Network, data: st.DataObject) -> None:
         (("A", ("i", "i"), (2, 2)), r"node A names an axis twice: \('i', 'i'\)"),
         (("A", ("i",), (2.5,)), "2.5"),
         (("A", ("i",), (-3,)), "-3"),
+        (
+            ("A b", ("i",), (3,)),
+            r"the name of a node must be a Python identifier of at most 250 .*: found 'A b'",
+        ),
+        (("A", ("i'",), (3,)), r"the name of an axis must be a Python identifier .*, as k_i: found \"i'\""),
+        (("A\n", ("i",), (3,)), r"identifier .* found 'A\\n'"),
+        (("A", (3,), (3,)), r"the name of an axis must be .* found 3"),
+        (("A", ("x" * 251,), (3,)), "the name of an axis must be .* found 'xxxxx"),
+        (("", ("i",), (3,)), "the name of a node must be .* found ''"),
     ],
 )
 def test_a_node_that_makes_no_sense_is_refused(args: tuple[object, ...], message: str) -> None:

@@ -33,7 +33,7 @@ def built(draw: st.DrawFn, method: str, most: int = 3) -> Case:
     """A network of one to six weight axes and one or two task axes with useful ranks, and those ranks."""
     weights = draw(st.integers(1, 6))
     # Names that collide with those of bonds and nodes.
-    pool = ["k", "i", "r_i", "k_i", "core", "U_i", "k'" if method == "laf" else "L"]
+    pool = ["k", "i", "r_i", "k_i", "core", "U_i", "k_" if method == "laf" else "L"]
     names = draw(st.permutations(pool))[:weights]
     tasks = draw(st.sampled_from([("task",), ("site", "user"), ("S",), ("r_k", "k_k")]))
     sizes = {axis: draw(st.integers(1, most)) for axis in (*names, *tasks)}
@@ -105,7 +105,7 @@ def test_the_storage_order_is_the_one_that_files_rely_on() -> None:
 
 @EVERY
 def test_bonds_get_names_of_their_own_whatever_the_axes_are_called(method: str) -> None:
-    axes = ("i", "i'", "k", "k'", "k_i", "r_i", "t")  # k_i' and r_i' are then the bonds of both i and i'
+    axes = ("i", "i_", "k", "k_", "k_i", "r_i", "t")  # k_i_ and r_i_ are then the bonds of both i and i_
     ranks = (1,) * len(SPECS[method].bonds(axes))
     net = SPECS[method](ranks).network(**dict.fromkeys(axes, 2))
     assert net.output == axes

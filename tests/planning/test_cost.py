@@ -134,6 +134,8 @@ def test_a_profile_survives_json(device):
     [
         ({"call": "fast"}, r"a name and a source, and numbers otherwise: found \{'name'"),
         ({"call": True}, "numbers otherwise"),
+        ({"call": 10**400}, "numbers otherwise"),
+        ({"view": float("nan")}, "view not negative"),
         ({"name": 3}, "a name and a source"),
         ({"single": "12"}, "numbers otherwise"),
         ({"single": [None]}, "numbers otherwise"),

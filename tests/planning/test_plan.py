@@ -246,7 +246,7 @@ def test_gram_and_norm_are_those_of_the_composed_weights(net: Network) -> None:
 
 
 def test_gram_copes_with_any_names_of_axes() -> None:
-    net = LAF(2).network(**{"task*": 3, "task": 5})
+    net = LAF(2).network(task_twin=3, task=5)
     rows = dense(net, factors_of(net))
     np.testing.assert_allclose(gram(net, factors_of(net), ("task",)), rows.T @ rows)
 

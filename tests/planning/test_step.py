@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 
 import numpy as np
 import pytest
@@ -338,12 +339,12 @@ def test_sizes_that_stay_the_same_are_numbers(method, way):
     fixed = tuple(axis for axis in network.sizes if axis != "b")
     for first in range(len(network.nodes) - (way == "mixed")):
         plan = random_plan(network, np.random.default_rng(first))
-        assert names_in(plan.source(fixed)).isdisjoint(fixed)
+        assert names_in(plan.source(fixed)).isdisjoint({*fixed, *network.shapes} - {"x", "ids"})
         assert ".shape" not in plan.source(tuple(network.sizes))
 
 
 @pytest.mark.parametrize(
-    "names", [("i", "o", "task"), ("class", "k'", "n"), ("t1", "matmul", "_"), ("x", "L", "S")]
+    "names", [("i", "o", "task"), ("class", "k_", "n"), ("t1", "matmul", "_"), ("x", "L", "S")]
 )
 @pytest.mark.parametrize("method", SPECS)
 def test_the_source_of_a_plan_runs_when_pasted(method, names):
@@ -353,7 +354,7 @@ def test_the_source_of_a_plan_runs_when_pasted(method, names):
     exec(plan.source(), scope)
     given_, named = arrays_of(network)
     np.testing.assert_allclose(scope["contract"](*given_), einsum(network, named), atol=1e-10)
-    assert plan.source().count("matmul(") == len(plan.steps)
+    assert len(re.findall(r"\bmatmul\(", plan.source())) == len(plan.steps)
 
 
 def test_rows_are_taken_by_the_ids_of_their_own_task_axes():

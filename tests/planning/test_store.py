@@ -128,6 +128,35 @@ def test_deeply_nested_nonsense_reads_as_nothing(cache):
     assert store.read("kind", KEY) is None
 
 
+@pytest.mark.parametrize("kind", ["pipe", "folder", "huge"])
+def test_what_is_no_file_of_ours_reads_as_nothing_at_once(cache, kind):
+    store.write("kind", KEY, "value")
+    (path,) = files(cache)
+    path.unlink()
+    if kind == "pipe":
+        os.mkfifo(path)  # to open it would wait for a writer
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        with path.open("wb") as file:
+            file.truncate(2**33)  # which takes no room, and would take all memory to read
+    assert store.read("kind", KEY) is None
+    store.write("kind", KEY, "again")
+    assert store.read("kind", KEY) == ("again" if kind == "huge" else None)  # a file, and nothing else
+
+
+def test_a_full_disk_is_no_error(cache, monkeypatch):
+    store.write("kind", KEY, "old")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    store.write("kind", KEY, "new")
+    assert store.read("kind", KEY) == "old"
+    assert len(files(cache)) == 1
+
+
 def test_a_folder_that_is_a_file_is_no_error(cache):
     cache.write_text("in the way")
     store.write("kind", KEY, "value")

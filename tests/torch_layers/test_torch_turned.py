@@ -66,7 +66,7 @@ def test_what_is_read_can_be_pasted():
     layer = tn.Linear(64, 48, tasks=4, spec=SPECS["tt"])
     plan = turned_candidate(layer, "each").plan
     text = plan.source(fixed_axes(plan))
-    assert "transpose(reshape(reshape(transpose(U_i, (1, 0)), (-1,)), (8, 64)), (1, 0))" in text
+    assert "transpose(reshape(reshape(transpose(f1, (1, 0)), (-1,)), (8, 64)), (1, 0))" in text
     scope = dict(PASTED)
     exec(compile(text, "pasted", "exec"), scope)
     rng = np.random.default_rng(0)

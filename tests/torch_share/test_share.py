@@ -115,7 +115,7 @@ def test_entries():
             shared(wrong)
     with pytest.raises(tn.TnshareError, match="no rows"):
         shared(draw(0), torch.zeros(0, dtype=torch.int64))
-    with pytest.raises(tn.TnshareError, match=r"one task id for each row: .* found list"):
+    with pytest.raises(tn.TnshareError, match=r"one task id for each row: .* found .1, 6"):
         shared([draw(1), draw(1)], [0, 1])
 
 

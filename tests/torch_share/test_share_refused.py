@@ -77,11 +77,23 @@ def loose(value, attribute="extra"):
         ([], "no models were given"),
         ([nn.Linear(2, 2), "net"], "must be torch modules: found str as model 1"),
         ([nn.Linear(2, 2), nn.Linear(2, 2, bias=False)], "one architecture: model 1 differs .*bias"),
-        ([nn.Sequential(nn.ReLU()), nn.Sequential(nn.Tanh())], "in its modules .*ReLU.*Tanh"),
-        ([nn.Linear(2, 2), nn.Linear(2, 2).double()], "parameters and buffers .*float32.*float64"),
-        ([nn.Conv1d(2, 2, 3), nn.Conv1d(2, 2, 3, stride=2)], "model 1 differs from the first in its modules"),
-        ([nn.Dropout(0.1), nn.Dropout(0.2)], "differs"),
-        ([nn.MultiheadAttention(4, 2), nn.MultiheadAttention(4, 1)], "differs .*num_heads"),
+        (
+            [nn.Sequential(nn.ReLU()), nn.Sequential(nn.Tanh())],
+            "in 0, which is ReLU in the first, Tanh in model 1",
+        ),
+        ([nn.Linear(2, 2), nn.Linear(2, 2).double()], "in weight, which is float32 .*, float64 "),
+        (
+            [nn.Conv1d(2, 2, 3), nn.Conv1d(2, 2, 3, stride=2)],
+            "model 1 differs from the first in stride.0., which is 1 in the first, 2",
+        ),
+        (
+            [nn.Dropout(0.1), nn.Dropout(0.2)],
+            r"in p, which is 0.1 in the first, 0.2 in model 1; .* share\(..., ignore=\['p'\]\)",
+        ),
+        (
+            [nn.MultiheadAttention(4, 2), nn.MultiheadAttention(4, 1)],
+            "differs .*num_heads, which is 2 in the first, 1",
+        ),
         ([loose(torch.ones(2)), loose(torch.zeros(2))], "model 1 has a tensor 'extra' that is neither"),
         ([loose([1, torch.ones(2)]), loose([1, torch.zeros(2)])], r"a tensor 'extra\[1\]' that is neither"),
         ([loose(torch.ones(2)), loose(torch.ones(3))], "a tensor 'extra'"),

@@ -216,7 +216,7 @@ def doubled(module, args, y, factor=2.0):
     ids=["closures", "tensors", "partials", "functions"],
 )
 def test_hooks_that_hold_different_things_are_told_apart(one, other):
-    with pytest.raises(tn.TnshareError, match=r"model 1 differs from the first in its modules .*hook"):
+    with pytest.raises(tn.TnshareError, match=r"model 1 .*0._forward_hooks"):
         tnt.share([hooked(one), hooked(other)])
     shared = tnt.share([hooked(one), hooked(one)], "single")
     assert shared(torch.ones(1, 4), 1).shape == (1, 2)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tnshare.checks import check_numbers, fresh
+from tnshare.checks import check_numbers, fresh, is_whole
 from tnshare.errors import TnshareError
 from tnshare.network import Network, Node
 from tnshare.ops import Array, NDArray, Ops, check_ops, numpy_ops
@@ -44,7 +44,8 @@ def chosen_network(network: Network, choice: Choice) -> Network:
     if choice.rows is None:
         return network.drop(*network.tasks)
     rows = fresh("b", network.sizes)
-    return network.rename(network.tasks, rows, max(choice.rows, 1)).to(*network.weight_axes, rows)
+    count = max(choice.rows, 1) if is_whole(choice.rows) else 64  # a symbol, while a call is exported
+    return network.rename(network.tasks, rows, count).to(*network.weight_axes, rows)
 
 
 def chosen_arrays(network: Network, arrays: list[Array], choice: Choice, ops: Ops[Array]) -> list[Array]:
@@ -81,9 +82,9 @@ def gram(network: Network, factors: Mapping[str, NDArray], kept: tuple[str, ...]
     The result has the kept axes twice, those of the conjugate first.
     """
     summed = set(network.output) - set(kept)
-    twin = {axis: axis if axis in summed else fresh(f"{axis}*", network.sizes) for axis in network.sizes}
+    twin = {axis: axis if axis in summed else fresh(f"{axis}_twin", network.sizes) for axis in network.sizes}
     mirrored = (
-        Node(fresh(f"{node.name}*", network.shapes), tuple(twin[a] for a in node.axes), node.shape)
+        Node(fresh(f"{node.name}_twin", network.shapes), tuple(twin[a] for a in node.axes), node.shape)
         for node in network.nodes
     )
     doubled = Network((*mirrored, *network.nodes), (*(twin[axis] for axis in kept), *kept))

@@ -59,6 +59,8 @@ def task_count(state: Any) -> int:
             f"the state of a shared model was expected, as tnshare.load gives it: found {kind}; save a Shared"
         )
     soft = [d for d in state.entries.values() if isinstance(d, Decomposition)]
+    for d in soft:
+        factors_in_order(d.network, d.factors)
     counts = {len(state.tasks), *(d.network.task_shape[0] for d in soft)}
     counts |= {len(values) for values in state.constants.values()} - {1}
     if len(counts) > 1 or len(state.names) not in (0, len(state.tasks)):

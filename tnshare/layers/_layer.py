@@ -10,8 +10,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tnshare.checks import whole
-from tnshare.decomposition import Decomposition, decomposed_factors, random_factors, random_stream, rounded
+from tnshare.checks import is_floating, whole
+from tnshare.decomposition import (
+    Decomposition,
+    decomposed_factors,
+    factors_in_order,
+    random_factors,
+    random_stream,
+    rounded,
+)
 from tnshare.errors import TnshareError
 from tnshare.network import Network, Spec
 from tnshare.ops import NDArray
@@ -103,8 +110,11 @@ class Layer(ABC):
             raise TnshareError(
                 f"a decomposition by {self.spec!r} of weights {self.network.shape} was expected: found {d!r}"
             )
+        for array in factors_in_order(d.network, d.factors):
+            if not is_floating(array.dtype):
+                raise TnshareError(f"factors must be floating arrays: found {array.dtype}")
         pairs = zip(self.network.nodes, d.network.nodes, strict=True)
-        return {own.name: d.factors[given.name] for own, given in pairs if own.learnt}
+        return {own.name: _checked(d.factors, given.name, own.shape) for own, given in pairs if own.learnt}
 
     @cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -128,6 +138,16 @@ def check_layer(layer: Any) -> None:
     if not isinstance(layer, Layer):
         kind = f"{type(layer).__module__}.{type(layer).__name__}"
         raise TnshareError(f"expected a description such as tnshare.Linear: found {kind}")
+
+
+def _checked(factors: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> NDArray:
+    """A factor of a decomposition; one of another shape would be broadcast."""
+    found = factors.get(name)
+    array = np.asarray(found) if hasattr(found, "shape") else np.empty(0, object)
+    if array.shape != shape or array.dtype.kind not in "fcV":  # V: bfloat16
+        what = f"{array.dtype} {array.shape}" if hasattr(found, "shape") else type(found).__name__
+        raise TnshareError(f"the factor {name!r} must have numbers {shape}: found {what}")
+    return array
 
 
 def read_tasks(tasks: Tasks, reserved: Sequence[str]) -> tuple[tuple[str, int], ...]:

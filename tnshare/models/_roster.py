@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
+from tnshare.checks import printable
 from tnshare.errors import TnshareError
 from tnshare.ops import Ops
 from tnshare.planning import Choice, read_tasks
@@ -30,6 +31,8 @@ class Roster:
         names = tuple(tasks) if isinstance(tasks, Mapping) else ()
         if not all(isinstance(name, str) for name in names):
             raise TnshareError(f"the names of tasks must be strings: found {names}")
+        for name in names:
+            printable("the names of tasks", name)
         return Roster(len(tasks), names)
 
     def choice(self, task: Any, ops: Ops[Any]) -> Choice:
@@ -57,7 +60,8 @@ class Roster:
             raise TnshareError(f"the names of tasks must be strings: found {name!r}")
         if name in self.names:
             raise TnshareError(f"a task is called {name!r} already: found {self.names}")
-        return Roster(self.count + 1, self.names if name is None else (*self.names, name))
+        names = self.names if name is None else (*self.names, printable("the names of tasks", name))
+        return Roster(self.count + 1, names)
 
     def without(self, number: int) -> Roster:
         """One task less; those behind it move up by one."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import opt_einsum
 
-from tnshare.checks import flag, fresh, listed, patterns, whole
+from tnshare.checks import flag, fresh, identifier, listed, whole
 from tnshare.errors import TnshareError
 
 
@@ -28,8 +28,10 @@ class Node:
     learnt: bool = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "axes", patterns(f"the axes of node {self.name}", self.axes))
-        object.__setattr__(self, "shape", listed(f"the shape of node {self.name}", self.shape, "sizes"))
+        object.__setattr__(self, "axes", listed("the axes of a node", self.axes, "names"))
+        object.__setattr__(self, "shape", listed("the shape of a node", self.shape, "sizes"))
+        for what, name in (("a node", self.name), *(("an axis", axis) for axis in self.axes)):
+            identifier(what, name)
         flag(f"learnt of node {self.name}", self.learnt)
         if len(self.axes) != len(self.shape):
             raise TnshareError(
@@ -37,8 +39,11 @@ class Node:
             )
         if len(set(self.axes)) != len(self.axes):
             raise TnshareError(f"node {self.name} names an axis twice: {self.axes}")
-        for axis, size in zip(self.axes, self.shape, strict=True):
+        sizes = (
             whole(f"the size of axis {axis!r} of node {self.name}", size, least=0)
+            for axis, size in zip(self.axes, self.shape, strict=True)
+        )
+        object.__setattr__(self, "shape", tuple(sizes))
 
     def __repr__(self) -> str:
         return f"{self.name}({', '.join(f'{a}={n}' for a, n in zip(self.axes, self.shape, strict=True))})"

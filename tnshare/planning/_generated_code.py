@@ -1,15 +1,21 @@
-"""A plan as Python: one line a step, which is what runs and what a user can read."""
+"""A plan as Python: one line a step, which is what runs and what a user can read.
+
+Names of nodes and axes come from users and files, so none of them is in what runs: operands, sizes and
+intermediates have names that are made here. What a user reads is the same text with comments that say which
+node is which; they are not in the text that is run.
+"""
 
 from __future__ import annotations
 
-import keyword
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from opt_einsum import get_symbol
+
 from tnshare.ops import Ops
 
-from ._steps import IDS, Step, Take, depends_on_batch
+from ._steps import BATCH_AXES, IDS, Step, Take, depends_on_batch
 
 if TYPE_CHECKING:
     from ._plan import Plan
@@ -17,7 +23,7 @@ if TYPE_CHECKING:
 CALLS = ("matmul", "multiply", "reshape", "take", "transpose")
 _DIRECT = {2: "mm", 3: "bmm"}  # of two matrices, of two stacks of them: a framework may offer either
 _PLACES = ("rows", "back")  # of rows that are grouped by task: see `tnshare.planning._row_groups.Groups`
-_RESERVED = ("contract", "prepare", "_", *CALLS, *_DIRECT.values(), "einsum", *_PLACES)
+_OURS = ("x", IDS, *BATCH_AXES, "g")  # what is called so here is called so in the text; the rest is numbered
 
 
 @lru_cache(maxsize=4096)
@@ -30,10 +36,10 @@ def program(
     """
     offered = _offered(ops)
     if named and "einsum" in offered:
-        text = _NamedWriter(plan, fixed, False, rows, offered).text()
+        writer: _Writer = _NamedWriter(plan, fixed, False, rows, offered)
     else:
-        text = _Writer(plan, fixed, False, rows, offered).text()
-    function: Callable[..., Any] = _executed(text, ops)["contract"]
+        writer = _Writer(plan, fixed, False, rows, offered)
+    function: Callable[..., Any] = _executed(writer.text(), ops)["contract"]
     return function
 
 
@@ -53,9 +59,9 @@ def kept_program(
     plan: Plan, ops: Ops[Any], fixed: tuple[str, ...], rows: tuple[str, ...] = ()
 ) -> KeptProgram:
     """The plan as two functions, one for what depends on factors alone."""
-    text = _Writer(plan, fixed, True, rows, _offered(ops)).text()
-    scope = _executed(text, ops)
-    return KeptProgram(scope["prepare"], scope["contract"], text.partition("\n\n\n")[0])
+    writer = _Writer(plan, fixed, True, rows, _offered(ops))
+    scope = _executed(writer.text(), ops)
+    return KeptProgram(scope["prepare"], scope["contract"], writer.text(shown=True).partition("\n\n\n")[0])
 
 
 def source(plan: Plan, fixed: tuple[str, ...] = (), kept: bool = False, named: bool = False) -> str:
@@ -65,9 +71,10 @@ def source(plan: Plan, fixed: tuple[str, ...] = (), kept: bool = False, named: b
     rows are grouped by task, it has ``rows`` and ``back`` as arguments too (see `._row_groups.Groups`).
     Intermediates are let go after their use. With ``kept`` there is a function ``prepare`` too, for all that
     depends on the factors alone; what it returns comes first among the arguments of ``contract``. If
-    ``named``, products are calls of ``einsum``, which arranges axes itself.
+    ``named``, products are calls of ``einsum``, which arranges axes itself. Comments say which nodes the
+    operands are, and which axes an intermediate has.
     """
-    return _NamedWriter(plan, fixed, kept).text() if named else _Writer(plan, fixed, kept).text()
+    return (_NamedWriter if named else _Writer)(plan, fixed, kept).text(shown=True)
 
 
 def _offered(ops: Ops[Any]) -> tuple[str, ...]:
@@ -76,7 +83,7 @@ def _offered(ops: Ops[Any]) -> tuple[str, ...]:
 
 def _executed(text: str, ops: Ops[Any]) -> dict[str, Any]:
     scope = {name: getattr(ops, name) for name in (*CALLS, *_offered(ops))}
-    exec(compile(text, "<tnshare plan>", "exec"), scope)  # every name in it is made or checked here
+    exec(compile(text, "<tnshare plan>", "exec"), scope)  # every name in it is made here
     return scope
 
 
@@ -93,20 +100,19 @@ class _Writer:
     ) -> None:
         self.plan, self.kept, self.offered = plan, kept, offered
         self.rows = [n for n, node in enumerate(plan.network.nodes) if node.name in rows]
-        self.variables: list[str] = []
         self.sizes = {axis: str(size) for axis, size in plan.network.sizes.items() if axis in fixed}
         self.read: dict[str, str] = {}
         nodes = plan.network.nodes
         self.constant = [kept and not depends_on_batch(node.axes) for node in nodes]
-        for node in nodes:
-            self._new(node.name)
+        self.variables = [_own(node.name, f"f{n}") for n, node in enumerate(nodes, 1)]
         self.groups: list[_Groups] = [_single(node.axes) for node in nodes]
         self.operands = len(nodes)
         self.prepared: list[str] = []
-        self.before: list[str] = []
-        self.body: list[str] = []
+        self.before: list[_Line] = []
+        self.body: list[_Line] = []
+        self._write_steps()
 
-    def text(self) -> str:
+    def _write_steps(self) -> None:
         for step in self.plan.steps:
             constant = not depends_on_batch(step.result) and all(self.constant[n] for n in step.operands)
             lines = self.before if constant else self.body
@@ -114,23 +120,34 @@ class _Writer:
             gone = [self.variables[n] for n in step.operands if self._droppable(n, constant)]
             self.constant.append(constant)
             self.groups.append(self._given(step))
-            name = self._new(f"t{len(self.variables) - self.operands + 1}")
-            lines.append(f"{name} = {expression}  # ({_grouped(self.groups[-1])})")
-            lines += [f"del {', '.join(gone)}"] if gone else []
+            self.variables.append(f"t{len(self.variables) - self.operands + 1}")
+            lines.append((f"{self.variables[-1]} = {expression}", f"({_grouped(self.groups[-1])})"))
+            lines += [(f"del {', '.join(gone)}", "")] if gone else []
+
+    def text(self, shown: bool = False) -> str:
+        """What is run; or, to be shown, the same with comments."""
         result = self._unfolded(len(self.variables) - 1)
         if self.plan.needs_final_transpose:
             result = f"transpose({result}, {self.plan.order})"
-        names = list(zip(self.variables[: self.operands], self.constant, strict=False))
-        inputs = [*self.prepared, *(name for name, constant in names if not constant)]
+        own = [n for n in range(self.operands) if not self.constant[n]]
+        inputs = [*self.prepared, *(self.variables[n] for n in own)]
         if any(isinstance(step, Step) and step.variant == "grouped" for step in self.plan.steps):
             inputs += _PLACES
-        main = [f"def contract({', '.join(inputs)}):", *self._unpacked(), *self.body, f"return {result}"]
-        text = "\n    ".join(main) + "\n"
+        head, body = f"def contract({', '.join(inputs)}):", [*self._unpacked(), *self.body]
+        text = self._function(head, own, [*body, (f"return {result}", "")], shown)
         if not self.kept:
             return text
-        factors = ", ".join(name for name, constant in names if constant)
+        kept = [n for n in range(self.operands) if self.constant[n]]
+        head = f"def prepare({', '.join(self.variables[n] for n in kept)}):"
         returned = f"return ({', '.join(self.prepared)}{',' if len(self.prepared) == 1 else ''})"
-        return "\n    ".join([f"def prepare({factors}):", *self.before, returned]) + "\n\n\n" + text
+        return self._function(head, kept, [*self.before, (returned, "")], shown) + "\n\n" + text
+
+    def _function(self, head: str, operands: Sequence[int], lines: Sequence[_Line], shown: bool) -> str:
+        """A function; what is shown says of each of its operands which node it is."""
+        nodes = self.plan.network.nodes
+        said = [f"# {self.variables[n]} is {nodes[n].name}({', '.join(nodes[n].axes)})" for n in operands]
+        notes = [f"{code}  # {note}" if shown and note else code for code, note in lines]
+        return "\n    ".join([head, *(said if shown else ()), *notes]) + "\n"
 
     def _droppable(self, operand: int, constant: bool) -> bool:
         """Whether a variable is an intermediate of the function that is being written."""
@@ -181,8 +198,8 @@ class _Writer:
         """An operand of a step; what depends on factors alone is computed before, and kept."""
         if not self.constant[operand]:
             return text
-        self.prepared.append(self._free(f"k{len(self.prepared) + 1}"))
-        self.before.append(f"{self.prepared[-1]} = {text}")
+        self.prepared.append(f"k{len(self.prepared) + 1}")
+        self.before.append((f"{self.prepared[-1]} = {text}", ""))
         return self.prepared[-1]
 
     def _folded(self, operand: int, order: Sequence[int] | None, groups: _Groups) -> str:
@@ -217,33 +234,20 @@ class _Writer:
         if axis in self.sizes:
             return self.sizes[axis]
         if axis not in self.read:
-            self.read[axis] = self._free(axis)
+            self.read[axis] = _own(axis, f"n{len(set(self.read.values()) - set(_OURS)) + 1}")
         return self.read[axis]
 
-    def _unpacked(self) -> list[str]:
+    def _unpacked(self) -> list[_Line]:
         """Lines that read the sizes that are needed, each off the first operand that has it."""
-        lines: list[str] = []
+        lines: list[_Line] = []
         done: set[str] = set()
         for n, (variable, node) in enumerate(zip(self.variables, self.plan.network.nodes, strict=False)):
             wanted = [axis in self.read and axis not in done for axis in node.axes]
             if any(wanted) and node.name != IDS and not self.constant[n]:
                 names = [self.read[a] if w else "_" for a, w in zip(node.axes, wanted, strict=True)]
-                lines.append(f"{', '.join(names)}{',' if len(names) == 1 else ''} = {variable}.shape")
+                lines.append((f"{', '.join(names)}{',' if len(names) == 1 else ''} = {variable}.shape", ""))
                 done.update(node.axes)
         return lines
-
-    def _new(self, name: str) -> str:
-        """A variable for one more operand or intermediate."""
-        self.variables.append(self._free(name))
-        return self.variables[-1]
-
-    def _free(self, name: str) -> str:
-        """A name like this one that is a name in Python, and not taken."""
-        plain = name if name.isidentifier() and not keyword.iskeyword(name) else "n"
-        taken = {*self.variables, *self.read.values(), *getattr(self, "prepared", ()), *_RESERVED}
-        while plain in taken:
-            plain += "_"
-        return plain
 
 
 class _NamedWriter(_Writer):
@@ -257,13 +261,19 @@ class _NamedWriter(_Writer):
         if step.variant == "grouped":
             return super()._product(step, constant)
         axes = [sum(self.groups[n], ()) for n in step.operands]
-        letter = {axis: chr(ord("a") + n) for n, axis in enumerate(dict.fromkeys(axes[0] + axes[1]))}
+        letter = {axis: get_symbol(n) for n, axis in enumerate(dict.fromkeys(axes[0] + axes[1]))}
         left, right, result = ("".join(letter[axis] for axis in own) for own in (*axes, step.result))
         operands = ", ".join(self._unfolded(n) for n in step.operands)
         return f'einsum("{left},{right}->{result}", {operands})'
 
 
 _Groups = tuple[tuple[str, ...], ...]
+_Line = tuple[str, str]  # what is run, and a comment
+
+
+def _own(name: str, numbered: str) -> str:
+    """The variable of a node or a size: its name if that is one of ours, else a number."""
+    return name if name in _OURS else numbered
 
 
 def _single(axes: Sequence[str]) -> _Groups:

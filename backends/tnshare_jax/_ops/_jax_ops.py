@@ -59,6 +59,8 @@ class JaxOps:
         return a * b if preferred is None else a.astype(preferred) * b.astype(preferred)
 
     def add(self, a: jax.Array, b: jax.Array) -> jax.Array:
+        if a.ndim > b.ndim and jax.config.jax_numpy_rank_promotion != "allow":  # type: ignore[attr-defined]
+            b = jnp.reshape(b, (*(1,) * (a.ndim - b.ndim), *b.shape))
         return a + b
 
     def take(self, a: jax.Array, ids: Sequence[Any]) -> jax.Array:

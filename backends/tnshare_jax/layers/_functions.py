@@ -15,6 +15,8 @@ from tnshare.files import layer_params, layer_state
 from tnshare.layers import Layer, check_layer
 from tnshare_jax._ops import Precision, is_key, ops_with
 
+from ._meshes import on_any_mesh
+
 Params = Mapping[str, jax.Array]
 
 
@@ -80,7 +82,12 @@ def apply(
     """
     own = ops_with(precision, preferred_element_type)
     order = _ChannelOrder.of(layer, dimension_numbers)
-    return order.back(tn.apply(layer, params, order(_array(x)), task, ops=own, training=training))
+
+    def run(x: jax.Array, task: Any, params: Params) -> jax.Array:
+        return order.back(tn.apply(layer, params, order(x), task, ops=own, training=training))
+
+    found: jax.Array = on_any_mesh(run, _array(x), task, params, 0)
+    return found
 
 
 def fan_out(
@@ -96,7 +103,13 @@ def fan_out(
     """The same x (..., in) through every task: (T, ..., out)."""
     own = ops_with(precision, preferred_element_type)
     order = _ChannelOrder.of(layer, dimension_numbers)
-    return order.back(tn.fan_out(layer, params, order(_array(x)), ops=own, training=training))
+
+    def run(x: jax.Array, _: Any, params: Params) -> jax.Array:
+        return order.back(tn.fan_out(layer, params, order(x), ops=own, training=training))
+
+    check_layer(layer)
+    found: jax.Array = on_any_mesh(run, _array(x), None, params, len(layer.task_shape))
+    return found
 
 
 def _array(x: Any) -> jax.Array:

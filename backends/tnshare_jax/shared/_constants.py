@@ -50,6 +50,11 @@ class Constant(Entry):
 
     def saved(self, shared: Shared) -> tuple[Any, ...] | None:
         values = tuple(value.saved for value in (self.values if self.differs else self.values[:1]))
+        if len(values) > 1 and any(value is None for value in values):
+            raise tn.TnshareError(
+                f"{self.name} is static and differs between tasks, and a file cannot hold it, which is no "
+                "number, key or word: all tasks would have one when it is read, so give them the same"
+            )
         return None if any(value is None for value in values) else values
 
     @property
@@ -80,7 +85,13 @@ def _like(leaf: Leaf, value: Any) -> Any:
     own = leaf.value
     keys = hasattr(own, "dtype") and is_key(own)
     if isinstance(value, Keys) and keys:
-        return jax.random.wrap_key_data(jnp.asarray(value.numbers), impl=value.implementation)
+        try:
+            return jax.random.wrap_key_data(jnp.asarray(value.numbers), impl=value.implementation)
+        except (TypeError, ValueError) as error:
+            raise tn.TnshareError(
+                f"{leaf.name} has keys in the state that JAX cannot make, {value.implementation[:40]!r} "
+                f"{value.numbers.dtype} {value.numbers.shape}"
+            ) from error
     if hasattr(own, "dtype") and not keys and not isinstance(value, Keys | str):
         return np.asarray(value).astype(own.dtype)
     if isinstance(value, np.ndarray) and value.size == 1:

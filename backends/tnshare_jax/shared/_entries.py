@@ -143,8 +143,9 @@ class HardLeaf(Entry):
 
 @dataclass(frozen=True)
 class TaskLeaf(Entry):
-    """A weight that every task has for itself: one array, stacked."""
+    """A weight that every task has for itself: one array, stacked; or state of each."""
 
+    is_state: bool = False
     field = "own"
 
     def compose(self, shared: Shared, choice: Choice | None) -> jax.Array:
@@ -154,7 +155,7 @@ class TaskLeaf(Entry):
     def grown(self, shared: Shared, value: Any) -> tuple[Entry, Any]:
         stack: jax.Array = shared.own[self.name]
         if value is not None and tuple(value.shape) != stack.shape[1:]:
-            return RaggedLeaf(self.name, self.order), (*stack, jnp.asarray(value, stack.dtype))
+            return RaggedLeaf(self.name, self.order, self.is_state), (*stack, jnp.asarray(value, stack.dtype))
         return self, _with_row(stack, stack.mean(0) if value is None else value)
 
     def described(self, shared: Shared, count: int, code: Any) -> tuple[TaskLeaf, Any]:
@@ -201,6 +202,26 @@ class RaggedLeaf(TaskLeaf):
         return self, arrays[:task] + arrays[task + 1 :]
 
 
+@dataclass(frozen=True)
+class TiedLeaf(Entry):
+    """A weight that is another one: one array in two places of a tree."""
+
+    to: str
+
+    def compose(self, shared: Shared, choice: Choice | None) -> Any:
+        (other,) = (entry for entry in shared.structure.entries if entry.name == self.to)
+        return other.compose(shared, choice)
+
+    def grown(self, shared: Shared, value: Any) -> tuple[TiedLeaf, Any]:
+        return self, None
+
+    def described(self, shared: Shared, count: int, code: Any) -> tuple[TiedLeaf, Any]:
+        return self, None
+
+    def without(self, shared: Shared, task: int) -> tuple[TiedLeaf, Any]:
+        return self, None
+
+
 def entry_of(
     leaf: Leaf, value: tn.Decomposition | NDArray | Sequence[NDArray]
 ) -> tuple[Entry, dict[str, Any]]:
@@ -215,8 +236,8 @@ def entry_of(
     if isinstance(value, np.ndarray):
         return HardLeaf(name, order), {"common": {"weight": as_leaf(value, dtype)}}
     if len({one.shape for one in value}) > 1:
-        return RaggedLeaf(name, order), {"own": tuple(as_leaf(one, dtype) for one in value)}
-    return TaskLeaf(name, order), {"own": as_leaf(np.stack(value), dtype)}
+        return RaggedLeaf(name, order, leaf.is_state), {"own": tuple(as_leaf(one, dtype) for one in value)}
+    return TaskLeaf(name, order, leaf.is_state), {"own": as_leaf(np.stack(value), dtype)}
 
 
 def known_task(choice: Choice | None) -> int | None:

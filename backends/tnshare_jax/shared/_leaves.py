@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -18,6 +18,16 @@ from tnshare.checks import by_name, check_numbers, fresh, is_whole
 from tnshare.models import matches
 from tnshare.ops import NDArray
 
+from ._state_leaves import (
+    Kind,
+    by_rule,
+    check_choice,
+    chosen_by_user,
+    is_collections,
+    is_stream,
+    said_by_frameworks,
+)
+
 _OWN = ("bias", "scale")
 _OWN_VECTORS = ("b", "offset")  # what haiku calls them; a matrix of that name is a weight
 _TURNED = ("Linear", "Conv", "ConvTranspose", "GRUCell", "LSTMCell")  # equinox: (out, in, ...kernel)
@@ -27,11 +37,20 @@ _Path = tuple[Any, ...]
 
 @dataclass(frozen=True, eq=False)
 class Leaf:
-    """A leaf of a tree; ``order`` brings a weight's axes to (..., in, out), None if it stays single."""
+    """A leaf of a tree; ``order`` brings a weight's axes to (..., in, out), None if it stays single.
+
+    ``kind_of_state`` is what `._state_leaves` says of it.
+    """
 
     name: str
     value: Any
     order: tuple[int, ...] | None = None
+    kind_of_state: Kind = ""
+
+    @property
+    def is_state(self) -> bool:
+        """Whether the network writes it while it runs: never factorised."""
+        return self.kind_of_state == "state"
 
     @property
     def floating(self) -> bool:
@@ -44,29 +63,61 @@ class Leaf:
         return str(self.value.dtype) if is_array(self.value) else type(self.value).__name__
 
 
-def leaves_of(tree: Any) -> list[Leaf]:
+def leaves_of(tree: Any, state: Mapping[str, bool] | None = None) -> list[Leaf]:
     """All leaves in the order of the tree, named by their keys with dots between: ``"dense.kernel"``.
 
     Weights are floating arrays of two or more dimensions whose last key is not bias or scale; those of norms
-    in equinox are not among them.
+    in equinox are not among them, nor is state (see `._state_leaves`), of which ``state`` says otherwise.
     """
-    owners = _owners(tree)
+    owners, said, linen = _owners(tree), said_by_frameworks(tree), is_collections(tree)
     found: dict[str, Leaf] = {}
     for path, leaf_value in tree_flatten_with_path(tree)[0]:
         value = _native(leaf_value)
         owner = next((owners[path[:n]] for n in range(len(path) + 1) if path[:n] in owners), None)
         keys = path[:-1] if _is_variable(owner) and path[-1] == GetAttrKey("value") else path
-        name = fresh(keystr(keys, simple=True, separator="."), found)
+        name = fresh(keystr(keys, simple=True, separator="."), found, "'")
         leaf = Leaf(name, value)
         if leaf.floating and value.ndim >= 2 and not _stays(keys, value.shape, owner):
             leaf = Leaf(name, value, _order(owner, value.ndim))
-        found[name] = leaf
-    return list(found.values())
+        kind: Kind = next((said[path[:n]] for n in range(len(path) + 1) if path[:n] in said), "")
+        if linen and not kind:
+            kind = "weight" if keystr(path[:1], simple=True) == "params" else "state"
+        found[name] = replace(leaf, kind_of_state=kind)
+    check_choice(state or {}, found)
+    return [_with_kind(leaf, state or {}, found) for leaf in found.values()]
 
 
-def read_leaves(tree: Any, called: str) -> list[Leaf]:
+def _with_kind(leaf: Leaf, state: Mapping[str, bool], names: Collection[str]) -> Leaf:
+    """A leaf as state or not: as the user says, else as its framework does, else by the rule."""
+    chosen, kind = chosen_by_user(leaf.name, state), leaf.kind_of_state
+    if chosen is not None:
+        kind = "state" if chosen else "weight"
+    elif kind in ("", "state") and is_stream(leaf.name, leaf.value):
+        kind = "stream"
+    elif not kind and leaf.floating and by_rule(leaf.name, names):
+        kind = "state"
+    return replace(leaf, kind_of_state=kind, order=None if kind == "state" else leaf.order)
+
+
+def is_weight(leaf: Leaf) -> bool:
+    """Whether it is trained: a floating array that is no state."""
+    return leaf.floating and not leaf.is_state
+
+
+def tied(leaves: Sequence[Sequence[Leaf]]) -> dict[str, str]:
+    """Weights that are the same array as one before them, in every tree, and the name of that one."""
+    found: dict[str, str] = {}
+    first: dict[tuple[int, ...], str] = {}
+    for column in zip(*leaves, strict=True):
+        if column[0].order is not None and not column[0].is_state:
+            there = first.setdefault(tuple(id(leaf.value) for leaf in column), column[0].name)
+            found |= {} if there == column[0].name else {column[0].name: there}
+    return found
+
+
+def read_leaves(tree: Any, called: str, state: Mapping[str, bool] | None = None) -> list[Leaf]:
     """The leaves of a tree, which must have numbers."""
-    leaves = leaves_of(tree)
+    leaves = leaves_of(tree, state)
     for leaf in leaves:
         if isinstance(leaf.value, jax.core.Tracer):
             raise tn.TnshareError(
@@ -146,12 +197,12 @@ def _native(value: Any) -> Any:
 
 def _with_order(leaf: Leaf, axes: Mapping[str, Sequence[int]]) -> Leaf:
     meant = (tuple(order) for pattern, order in axes.items() if _is_meant(leaf, pattern, order))
-    return Leaf(leaf.name, leaf.value, next(meant, leaf.order))
+    return replace(leaf, order=next(meant, leaf.order))
 
 
 def _is_meant(leaf: Leaf, pattern: str, order: Sequence[int]) -> bool:
     weight = leaf.order is not None or fnmatchcase(leaf.name, pattern)
-    fits = leaf.floating and leaf.value.ndim == len(order) >= 2
+    fits = leaf.floating and not leaf.is_state and leaf.value.ndim == len(order) >= 2
     return weight and fits and matches(leaf.name, pattern)
 
 

@@ -15,31 +15,44 @@ from tnshare.models import Roster, SharedModel
 from tnshare.ops import NDArray
 
 from ._constants import restored_constant
-from ._entries import Entry, RaggedLeaf, SoftLeaf, entry_of
-from ._leaves import Leaf, check_names, leaves_of, may_know_sizes, with_axes
+from ._entries import Entry, RaggedLeaf, SoftLeaf, TiedLeaf, entry_of
+from ._leaves import Leaf, check_names, leaves_of, may_know_sizes, tied, with_axes
 from ._shared_tree import Shared, assembled, one_if_alike
 
 _Column = tuple[Leaf, ...]  # a leaf of the one tree that was given, or of each task's
 
 
-def restore(tree: Any, state: tn.State, *, axes: Mapping[str, Sequence[int]] | None = None) -> Shared:
+def restore(
+    tree: Any,
+    state: tn.State,
+    *,
+    axes: Mapping[str, Sequence[int]] | None = None,
+    kinds: Mapping[str, bool] | None = None,
+) -> Shared:
     """The shared tree that a state was taken from, given one tree of its structure.
 
     ``shared = tnj.restore(tree, tn.load(path))``, whichever framework saved it: ``dense.weight`` is found for
     ``dense.kernel``. Dtypes, and of what is static what a file cannot hold, are those of ``tree``, whose
-    numbers do not matter, so it may come from `jax.eval_shape`; ``axes`` are those of `share`. Where trees
+    numbers do not matter, so it may come from `jax.eval_shape`; ``axes`` are those of `share`, ``kinds`` its
+    ``state``. A weight that is one array in two places of the tree is saved once. Where trees
     differ in what is static, as modules with heads of different sizes do, give one for each task, in a list
     or a dict as `share` takes them.
     """
     tasks = task_count(state)
     trees = _trees(tree, state, tasks)
-    leaves = [_leaves(one) for one in trees]
+    leaves = [_leaves(one, kinds) for one in trees]
     leaves[0] = with_axes(leaves[0], axes or {})
     for number, other in enumerate(leaves):
         check_names([leaf.name for leaf in leaves[0]], other, f"tree {number}")
     here = _in_own_words(state, leaves[0])
     _check_all_there(leaves[0], here)
-    made = [_entry(column, here, tasks) for column in zip(*leaves, strict=True)]
+    ties = {name: to for name, to in tied(leaves).items() if name not in here}
+    made = [
+        (TiedLeaf(column[0].name, column[0].order, ties[column[0].name]), {})
+        if column[0].name in ties
+        else _entry(column, here, tasks)
+        for column in zip(*leaves, strict=True)
+    ]
     treedefs = one_if_alike([jax.tree.structure(one) for one in trees])
     _check_heads([entry for entry, _ in made], treedefs)
     summary = SharedModel({}, {}, (), {}, (), ()).report()  # nobody knows any more what was lost
@@ -61,8 +74,8 @@ def _fits(tree: Any, state: tn.State) -> bool:
     return not any(_missing(leaves, _in_own_words(state, leaves)))
 
 
-def _leaves(tree: Any) -> list[Leaf]:
-    return leaves_of(jax.tree.map(_with_numbers, tree))
+def _leaves(tree: Any, kinds: Mapping[str, bool] | None = None) -> list[Leaf]:
+    return leaves_of(jax.tree.map(_with_numbers, tree), kinds)
 
 
 def _with_numbers(leaf: Any) -> Any:
@@ -83,7 +96,8 @@ def _in_own_words(state: tn.State, leaves: Sequence[Leaf]) -> dict[str, Any]:
 
 def _missing(leaves: Sequence[Leaf], here: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """The names that only the state has, and those that only the tree has."""
-    trained, names = {leaf.name for leaf in leaves if leaf.floating}, {leaf.name for leaf in leaves}
+    ties, names = tied([leaves]), {leaf.name for leaf in leaves}
+    trained = {leaf.name for leaf in leaves if leaf.floating and ties.get(leaf.name) not in here}
     return sorted(set(here) - names), sorted(trained - set(here))
 
 

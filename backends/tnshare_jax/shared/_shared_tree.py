@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 import tnshare as tn
 from tnshare.decomposition import CodeLayout, Fit
@@ -17,7 +18,7 @@ from tnshare.ops import NDArray
 from tnshare_jax._ops import ops
 
 from ._codes import checked_code, fitted, joined, split
-from ._entries import Entry, SoftLeaf, known_task
+from ._entries import Entry, SoftLeaf, TaskLeaf, TiedLeaf, known_task
 from ._leaves import Leaf, check_names, read_leaves
 
 Treedef = Any  # jax has no public name for the class that types check
@@ -100,8 +101,11 @@ class Shared:
             return given.compose(0 if task is None and jnp.ndim(code) == 1 else task)
         choice = None if task is None else self.structure.roster.choice(task, ops)
         treedef = self.structure.treedef(known_task(choice))
-        leaves = [entry.compose(self, choice) for entry in self.structure.entries]
-        return jax.tree.unflatten(treedef, leaves)
+        leaves: dict[str, Any] = {}
+        for entry in self.structure.entries:
+            one = leaves[entry.to] if isinstance(entry, TiedLeaf) else entry.compose(self, choice)
+            leaves[entry.name] = one
+        return jax.tree.unflatten(treedef, leaves.values())
 
     def unshare(self) -> list[Any]:
         """T plain trees."""
@@ -110,11 +114,19 @@ class Shared:
     def labels(self) -> Shared:
         """The same tree with words for arrays, as `optax.multi_transform` takes them.
 
-        They are ``"shared"`` (factors and weights of all tasks), ``"codes"`` and ``"own"``.
+        They are ``"shared"`` (factors and weights of all tasks), ``"codes"``, ``"own"``, and ``"state"``:
+        what networks write while they run, as statistics of norms, which nothing should train or decay.
         """
-        parts = {"shared": self.common, "codes": self.codes, "own": self.own}
+        state = {
+            entry.name for entry in self.structure.entries if isinstance(entry, TaskLeaf) and entry.is_state
+        }
+        parts = {"shared": self.common, "codes": self.codes}
         words = {word: jax.tree.map(lambda _, word=word: word, part) for word, part in parts.items()}
-        return Shared(words["shared"], words["codes"], words["own"], self.structure)
+        own = {
+            name: jax.tree.map(lambda _, name=name: "state" if name in state else "own", part)
+            for name, part in self.own.items()
+        }
+        return Shared(words["shared"], words["codes"], own, self.structure)
 
     def sharing(self, normalise: bool = True) -> dict[str, float]:
         """The paper's sharing strength of every softly shared weight."""
@@ -213,7 +225,11 @@ class Shared:
             if entry.trained != leaf.floating:
                 wanted = "a floating array" if entry.trained else "static"
                 raise tn.TnshareError(f"{leaf.name} must be {wanted}: found {leaf.kind} in the new one")
-        return {leaf.name: leaf for leaf in leaves}
+        found = {leaf.name: leaf for leaf in leaves}
+        for entry in self.structure.entries:
+            if isinstance(entry, TiedLeaf):
+                _check_tie(found[entry.name], found[entry.to])
+        return found
 
     def _treedefs(self) -> list[Treedef]:
         """The structure of each task's tree."""
@@ -246,6 +262,14 @@ class Shared:
             entries.append(new)
         structure = Structure(one_if_alike(treedefs), tuple(entries), roster, summary)
         return Shared(self.common, parts["codes"], parts["own"], structure)
+
+
+def _check_tie(leaf: Leaf, other: Leaf) -> None:
+    """Refuse a tree in which what is one weight here is two."""
+    if leaf.value is not other.value and not np.array_equal(leaf.value, other.value):
+        raise tn.TnshareError(
+            f"{leaf.name} and {other.name} are one weight here: found other numbers in the new one"
+        )
 
 
 def assembled(

@@ -73,11 +73,11 @@ class TaskLayer(LayerState):
         first = next(self.parameters())
         double = first.dtype in (torch.float64, torch.complex128)
         plain = np.complex128 if first.is_complex() else np.float64 if double else np.float32
-        self._fill(self.description.init(self.seed, plain, self.scheme))
+        self._take_over(self.description.init(self.seed, plain, self.scheme))
 
     def load_decomposition(self, decomposition: tn.Decomposition) -> None:
         """Go on from a decomposition of trained weights with the axes (in, out, task); the bias is kept."""
-        self._fill(self.description.adopt(decomposition))
+        self._take_over(self.description.adopt(decomposition))
 
     def forward(self, x: torch.Tensor, task: Any = None) -> torch.Tensor:
         """The outputs of one task, of a task for each row, or of all tasks, each on its own row of x."""

@@ -10,14 +10,15 @@ from torch import nn
 from tnshare.decomposition import Fit, fit_codes
 from tnshare_torch._ops import array_of
 
-from .running._weights import CallTasks, TaskTensors
+from .running._weights import CallTasks, TaskTensors, mean_of
 from .template._template import check_like, named_tensors, orders_of
 
 
 def fitted(tasks: CallTasks, model: nn.Module) -> Fit[torch.Tensor]:
     """Least squares of a network's weights onto the shared factors."""
     weights = tasks.weights
-    check_like(weights.template, model, "the new one", dtypes=False)
+    ignored = (*weights.ignore, "training")  # it may come from evaluation, where the network trains
+    check_like(weights.template, model, "the new one", ignored, dtypes=False)
     given, orders = named_tensors(model), orders_of(weights.template)
     shared = dict[str, Any](tasks.decompositions()) | {n: array_of(t) for n, t in tasks.hard().items()}
     found, errors = fit_codes(shared, orders, {name: array_of(given[name]) for name in shared})
@@ -31,7 +32,7 @@ def fitted(tasks: CallTasks, model: nn.Module) -> Fit[torch.Tensor]:
 def mean_task(tasks: CallTasks) -> TaskTensors:
     """A task whose codes, weights and buffers are the means of all others'."""
     codes = torch.stack([tasks.code(task) for task in range(len(tasks))])
-    return described_task(tasks, codes.mean(0))
+    return described_task(tasks, mean_of(codes))
 
 
 def described_task(tasks: CallTasks, code: torch.Tensor) -> TaskTensors:

@@ -8,12 +8,11 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from torch import nn
 
 import tnshare as tn
 from tnshare.checks import whole
-from tnshare.models import Roster, Setting, share_arrays
+from tnshare.models import Roster, Setting, SharedModel, is_ignored, share_arrays
 from tnshare_torch._ops import array_of
 
 from ._example import try_out
@@ -40,10 +39,11 @@ def share(
     except_: Sequence[str] = (),
     layers: Mapping[str, Setting] | None = None,
     batch_dim: int = 0,
-    batch_dims: Mapping[str, int | None] | None = None,
+    batch_dims: Mapping[str, int | str | None] | None = None,
     scratch: Sequence[str] = (),
+    ignore: Sequence[str] = (),
     strategy: Strategy = "auto",
-    example: torch.Tensor | None = None,
+    example: Any = None,
 ) -> Shared:
     """One module for T networks of one architecture, which are left as they are.
 
@@ -55,38 +55,59 @@ def share(
     "hard" (one weight for all tasks), "single" (one for each), or keywords: ``{"fc*": {"method": "tt",
     "eps": 0.05}}``. Networks in a dict give tasks their names.
 
+    Networks that differ in anything but tensors, a number, an activation, a mode, a hook, are refused: all
+    would have it from the first. ``ignore`` names what does not matter, ``"scale"`` or ``"blocks.*.scale"``.
+
     Rows of mixed tasks lie along ``batch_dim`` of the input and of every output; ``batch_dims`` says so of
-    keyword arguments, by name (None: they have no rows). ``scratch`` names attributes, by pattern, that a
+    keyword arguments, by name: the axis of rows, "tasks" for an entry for each task, None for what is the
+    same for all. Containers are split like their tensors. ``scratch`` names attributes, by pattern, that a
     network may assign to in its forward because no task reads what another left there.
 
     ``strategy`` says how several tasks run: "loop", one after the other; "vmap", all at once, or an error;
     "auto", at once where that is faster and a probe has found the same numbers, else one after the other
     (``shared.explain()`` says why). Dropout draws other numbers at once than one after the other. An
-    ``example`` input of one task has all ways tried out now, and lets compiled code mix tasks in a batch.
+    ``example`` input of one task, or (input, keyword arguments), has all ways compared now with the networks
+    given, and lets compiled code mix tasks in a batch.
     """
     given = _listed(models)
     roster = Roster.of(models if isinstance(models, Mapping) else given, "models")
     check_given(given)
-    check_alike(given)
+    check_alike(given, ignore)
     weights = [_numbers(model) for model in given]
     if not weights[0]:
         raise tn.TnshareError("models must have parameters to share: found none in model 0")
     bounds: Any = {"eps": eps, "ranks": ranks, "max_parameters": max_parameters, "relative_to": relative_to}
     model = share_arrays(weights, orders_of(given[0]), method, only, except_, layers, **bounds)
     shared = Shared(
-        template_of(given[0]),
+        _template(given, model, ignore),
         model,
         [named_tensors(one) for one in given],
         roster,
         batch_dim=whole("batch_dim", batch_dim, least=0),
         batch_dims=batch_dims,
         scratch=scratch,
+        ignore=ignore,
         strategy=strategy,
     )
-    if example is not None:
-        with said_of(example):
-            try_out(shared, example)
-    return shared
+    if example is None:
+        return shared
+    with said_of(example):
+        return try_out(shared, given, example)
+
+
+def _template(models: Sequence[nn.Module], model: SharedModel, ignore: Sequence[str]) -> nn.Module:
+    """That of all networks; a weight which they have in common is trained in all of them, or frozen."""
+    trained = [{name: p.requires_grad for name, p in model.named_parameters()} for model in models]
+    for name in (*model.soft, *model.hard):
+        path, flags = f"{name}.requires_grad", [each[name] for each in trained]
+        if len(set(flags)) > 1 and not is_ignored(path, ignore):
+            other = flags.index(not flags[0])
+            raise tn.TnshareError(
+                f"models must have one architecture: model {other} differs from the first in {path}, which "
+                f"is {flags[0]} in the first, {flags[other]} in model {other}; leave it to each task with "
+                f"layers={{{name!r}: 'single'}}, or say share(..., ignore=[{path!r}])"
+            )
+    return template_of(models[0])
 
 
 def _listed(models: Any) -> list[nn.Module]:

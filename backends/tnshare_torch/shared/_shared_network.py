@@ -19,8 +19,8 @@ from ._network_state import SharedState
 from ._new_task import described_task, fitted, fitted_task, mean_task
 from .paths._both_paths import one_by_one, one_of, row_by_row
 from .paths._path_choice import PathChooser, Strategy
-from .paths._rows import Groups, check_entries, read_ids
-from .paths._task_calls import Each, FanOut, Mixed
+from .paths._rows import Arguments, check_belongings, check_entries, entries, read_ids, read_traced_ids
+from .paths._task_calls import Each, FanOut, Mixed, One, Several
 from .running._soft_weight import ROWS
 from .running._weights import CallTasks, TasksByCode, TaskTensors, Weights, check_code, contents
 from .template._template import filled_copy
@@ -46,14 +46,16 @@ class Shared(SharedState):
         roster: Roster,
         *,
         batch_dim: int = 0,
-        batch_dims: Mapping[str, int | None] | None = None,
+        batch_dims: Mapping[str, int | str | None] | None = None,
         scratch: Sequence[str] = (),
+        ignore: Sequence[str] = (),
         strategy: Strategy = "auto",
     ) -> None:
         super().__init__()
         batch_dim, scratch = whole("batch_dim", batch_dim, least=0), patterns("scratch", scratch)
-        by_name("batch_dims", batch_dims or {}, "of arguments and the axis of their rows")
-        self._weights = Weights.of(template, model, batch_dim, batch_dims or {}, scratch)
+        check_belongings(by_name("batch_dims", batch_dims or {}, "of arguments and the axis of their rows"))
+        ignore = patterns("ignore", ignore)
+        self._weights = Weights.of(template, model, batch_dim, batch_dims or {}, scratch, ignore)
         self.roster, self.paths, self.summary = roster, PathChooser(strategy), model.report()
         self.common, self.tasks = contents(self._weights, model, tensors)
         super().train(template.training)  # not that of the template's parts, some of which may be frozen
@@ -74,16 +76,18 @@ class Shared(SharedState):
         if torch.compiler.is_compiling() and not isinstance(task, int):
             return self._traced_mixed(tasks, x, task, kwargs)
         ids = task if type(task) is int and 0 <= task < len(tasks) else read_ids(task, len(tasks))
+        given, traced = self._given(x, kwargs), torch.compiler.is_compiling()
         if isinstance(ids, int):
-            return one_by_one(tasks, [ids], [x], [kwargs])[0]
-        if isinstance(x, torch.Tensor) and len(ids):
-            return self.paths.run(Mixed(tasks, x, kwargs, ids))
-        return Groups(ids, len(tasks), self.batch_dim).parts(x)  # says what is wrong with them
+            if given.plain and code is None and not traced and self.paths.is_known(ids, x, self.training):
+                return one_by_one(tasks, (ids,), (given,))[0]
+            return self.paths.run(One(tasks, given, ids))
+        if not len(ids):
+            raise tn.TnshareError("a batch of no rows has no tasks to run: found 0 ids")
+        return self.paths.run(Mixed(tasks, given, ids))
 
     def fan_out(self, x: Any, *, code: torch.Tensor | None = None, **kwargs: Any) -> Any:
         """The same x through every task: outputs (T, ...), or a list where tasks have different heads."""
-        call = FanOut(self._call_tasks(code), x, kwargs)
-        return self.paths.run(call) if isinstance(x, torch.Tensor) else call.one_by_one()
+        return self.paths.run(FanOut(self._call_tasks(code), self._given(x, kwargs)))
 
     def index(self, task: int | str) -> int:
         """The number of a task, given by its name or its number."""
@@ -175,6 +179,7 @@ class Shared(SharedState):
         number = self.index(task)
         self.roster = self.roster.without(number)
         del self.tasks[number]
+        self.paths.forget()
 
     def train(self, mode: bool = True) -> Shared:
         self._template.train(mode)
@@ -224,19 +229,29 @@ class Shared(SharedState):
         key = self._weights.hard.get(name) or self._weights.programs[name].key
         return any(p.requires_grad for p in tasks.shared(key).values())
 
+    def _given(self, x: Any, kwargs: Mapping[str, Any]) -> Arguments:
+        return Arguments.of(x, kwargs, self._weights.batch_dim, self._weights.batch_dims)
+
     def _each(self, tasks: CallTasks, xs: Any, kwargs: Mapping[str, Any]) -> Any:
         check_entries(xs, len(tasks))
         if isinstance(xs, torch.Tensor):
-            return self.paths.run(Each(tasks, xs, kwargs))
-        return one_by_one(tasks, range(len(tasks)), list(xs), [kwargs] * len(tasks))
+            return self.paths.run(Each(tasks, self._given(xs, kwargs)))
+        named = entries(kwargs, self._weights.batch_dims, len(tasks))
+        each = [Arguments.of(x, own, self.batch_dim, {}) for x, own in zip(xs, named, strict=True)]
+        return self.paths.run(Several(tasks, each[0], each))
 
-    def _traced_mixed(self, tasks: CallTasks, x: torch.Tensor, ids: Any, kwargs: Mapping[str, Any]) -> Any:
-        ids = torch.as_tensor(ids, device=x.device).long()
+    def _traced_mixed(self, tasks: CallTasks, x: Any, ids: Any, kwargs: Mapping[str, Any]) -> Any:
+        given = self._given(x, kwargs)
+        assert given.first is not None
+        ids = read_traced_ids(ids, len(tasks), given.first)
         if ids.ndim == 0:
-            return one_of(tasks, x, ids, kwargs)
-        if not self.paths.rows_are_independent(self.training):
+            return one_of(tasks, given, ids)
+        call = Mixed(tasks, given, ids)
+        given.check_mixed(ids.shape[0], len(tasks))
+        if not self.paths.rows_are_independent(call, ids.shape[0]):
             raise tn.TnshareError(
                 "in compiled code rows of mixed tasks are run one by one, for networks that treat every row "
-                "alone, and nothing shows yet that this one does: share(..., example=x)"
+                "alone, and nothing shows yet that this one does, for so many rows and these arguments: "
+                "share(..., example=x), with as many rows, or example=(x, {'name': value})"
             )
-        return row_by_row(tasks, x, ids, kwargs)
+        return row_by_row(tasks, given, ids)

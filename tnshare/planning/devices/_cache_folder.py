@@ -16,6 +16,7 @@ from typing import Any
 from tnshare._atomic_write import write_whole
 
 FORMAT = 1
+_MOST = 4 << 20  # bytes; whatever is kept is far smaller
 
 
 def folder() -> Path:
@@ -32,7 +33,7 @@ def read(kind: str, key: Mapping[str, Any]) -> Any | None:
     """The value last written under this key, as JSON gives it back; None if there is none to be trusted."""
     text = _canonical(key)
     try:
-        found = json.loads(_file_of(kind, text).read_bytes().decode("utf-8"))
+        found = json.loads(_text_of(_file_of(kind, text)))
         # The key is compared as text: to JSON 1 and 1.0 and True differ, to Python they are equal.
         known = isinstance(found, dict) and found.get("format") == FORMAT
         return found["value"] if known and _canonical(found["key"]) == text else None
@@ -48,6 +49,17 @@ def write(kind: str, key: Mapping[str, Any], value: Any) -> None:
         place = _file_of(kind, text)
         place.parent.mkdir(parents=True, exist_ok=True)
         write_whole(place, data)
+
+
+def _text_of(place: Path) -> str:
+    """What is in a file, unless it is none: opening a pipe would wait for ever."""
+    if not place.is_file():
+        raise FileNotFoundError(place)
+    with place.open("rb") as file:
+        data = file.read(_MOST + 1)
+    if len(data) > _MOST:
+        raise ValueError("not one of ours")
+    return data.decode("utf-8")
 
 
 def _canonical(key: Any) -> str:

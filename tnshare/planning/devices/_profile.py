@@ -158,7 +158,10 @@ _COUNTS = {
 
 
 def _is_numbers(values: Any) -> bool:
-    return isinstance(values, list) and all(type(value) in (int, float) for value in values)
+    """Whether these are numbers that fit into a float: JSON has whole numbers of any length."""
+    return isinstance(values, list) and all(
+        type(value) is float or (type(value) is int and abs(value) < 10**300) for value in values
+    )
 
 
 def _is_real(value: Any) -> bool:

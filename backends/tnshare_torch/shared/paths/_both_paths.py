@@ -12,36 +12,40 @@ from typing import Any
 
 import torch
 from torch._functorch.vmap import vmap_increment_nesting
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 import tnshare as tn
 from tnshare_torch._ops import out_of_range_refused
 from tnshare_torch.shared.running._outside_vmap import VmappedRows
+from tnshare_torch.shared.running._provenance import Owner
 from tnshare_torch.shared.running._replacing import Trial, run_with
 from tnshare_torch.shared.running._soft_weight import ROWS, SoftWeight
 from tnshare_torch.shared.running._weights import CallTasks, Weights
 from tnshare_torch.shared.template._attribute_guard import AttributeGuard
+from tnshare_torch.shared.template._containers import LEAF, Structure, flatten
+from tnshare_torch.shared.template._state_guard import StateGuard
+
+from ._rows import TASKS, Arguments, is_tensor
 
 Tensors = dict[str, torch.Tensor]
 Factors = dict[str, list[torch.Tensor]]
 
 
 def one_by_one(
-    tasks: CallTasks,
-    numbers: Sequence[int],
-    inputs: Sequence[Any],
-    kwargs: Sequence[Mapping[str, Any]],
-    trial: Trial | None = None,
+    tasks: CallTasks, numbers: Sequence[int], given: Sequence[Arguments], trial: Trial | None = None
 ) -> list[Any]:
     """The outputs of some tasks, each on its own input; weights are composed for all of them at once."""
     weights, outputs = tasks.weights, []
-    with _guarded(weights):
+    watched = trial is not None and trial.watched
+    deep = StateGuard(weights.template, weights.scratch) if watched else nullcontext()
+    with deep, _guarded(weights):
         softs = tasks.softs(numbers)
         common: dict[str, torch.Tensor | SoftWeight] = {**tasks.hard(), **softs}
-        for place, (task, x, named) in enumerate(zip(numbers, inputs, kwargs, strict=True)):
+        for place, (task, arguments) in enumerate(zip(numbers, given, strict=True)):
             tensors = {**common, **tasks.own(task)}
             pairs = [(placeholder, tensors[name]) for name, placeholder in weights.placeholders.items()]
-            outputs.append(run_with(weights.template, pairs, place, x, named, trial))
+            if trial is not None:
+                trial.owners.append(Owner(tasks.owner(task)))
+            outputs.append(run_with(weights.template, pairs, place, *arguments.given(), trial))
         _refuse_written(softs)
     return outputs
 
@@ -49,23 +53,20 @@ def one_by_one(
 def at_once(
     tasks: CallTasks,
     numbers: Sequence[int],
-    x: tuple[torch.Tensor, int | None],
-    kwargs: tuple[Mapping[str, Any], Mapping[str, int]],
+    given: Arguments,
+    dims: Sequence[int | None],
     trial: Trial | None = None,
 ) -> Any:
     """The outputs of some tasks, a task axis first.
 
-    x comes with the axis along which the inputs of tasks lie, None if all have the same; keyword arguments
-    with such axes by name, for those that have one.
+    ``dims`` are the axes along which what is given lies for tasks, leaf by leaf; None if all have the same.
     """
     each = [tasks.own(task) for task in numbers]
     own = _stacked(each)
     counted = not torch.compiler.is_compiling() and not torch.is_inference_mode_enabled()
     before = {name: tensor._version for name, tensor in own.items()} if counted else {}
     factors = {name: tasks.factors(name, numbers) for name in tasks.weights.programs}
-    inputs = x[0], dict(kwargs[0])
-    dims = x[1], {name: kwargs[1].get(name) for name in kwargs[0]}
-    y = _mapped(tasks, own, factors, len(numbers), inputs, dims, trial)
+    y = _mapped(tasks, own, factors, len(numbers), given, dims, trial)
     for name, tensor in own.items():
         # Batch norm updates its statistics under vmap without a change of their version (torch 2.13).
         if name in tasks.weights.buffers or (before and tensor._version != before[name]):
@@ -75,43 +76,43 @@ def at_once(
     return y
 
 
-def row_by_row(tasks: CallTasks, x: torch.Tensor, ids: torch.Tensor, kwargs: Mapping[str, Any]) -> Any:
+def row_by_row(tasks: CallTasks, given: Arguments, ids: torch.Tensor) -> Any:
     """The outputs of rows, each a batch of its own with a task of its own; for traced calls."""
     dim = tasks.weights.batch_dim
     own, factors = _chosen(tasks, ids)
-    dims = {name: tasks.weights.batch_dims.get(name) for name in kwargs}
-    run = _Run(tasks, factors, ROWS)
+    run = _Run(tasks, factors, ROWS, given)
     with vmap_increment_nesting(ids.shape[0], "different") as level:
         rows = VmappedRows(ids.shape[0], level)
         mine = {name: rows.enter(tensor) for name, tensor in own.items()}
         code = {name: rows.enter(tensor) for name, tensor in run.codes.items()}
-        named = {}
-        for name, value in kwargs.items():
-            along = dims[name]  # a row keeps its axis, of size 1
-            named[name] = value if along is None else rows.enter(value.unsqueeze(along + 1), along)
-        outputs = run(mine, code, rows.enter(x.unsqueeze(dim + 1), dim), named, rows)
-        found = [rows.leave(y) for y in outputs]
-    y = run.outputs(found)
-    flat, spec = tree_flatten(y)
-    for leaf in flat:
-        if leaf is not None and (leaf.ndim < dim + 2 or leaf.shape[dim + 1] != 1):
+        leaves = []
+        for x, along in zip(given.leaves, given.belongs, strict=True):
+            if is_tensor(x) and along == TASKS:
+                x = rows.enter(x.index_select(0, ids))
+            elif is_tensor(x) and isinstance(along, int):  # a row keeps its axis, of size 1
+                x = rows.enter(x.unsqueeze(along + 1), along)
+            leaves.append(x)
+        found = [rows.leave(y) for y in run(mine, code, leaves, rows)]
+    for leaf in found:
+        if leaf.ndim < dim + 2 or leaf.shape[dim + 1] != 1:
             raise tn.TnshareError(
                 f"rows of mixed tasks need outputs with rows along axis {dim}: run one task at a time"
             )
-    return tree_unflatten([None if f is None else f.movedim(0, dim).squeeze(dim + 1) for f in flat], spec)
+    return run.outputs([leaf.movedim(0, dim).squeeze(dim + 1) for leaf in found])
 
 
-def one_of(tasks: CallTasks, x: Any, task: torch.Tensor, kwargs: Mapping[str, Any]) -> Any:
+def one_of(tasks: CallTasks, given: Arguments, task: torch.Tensor) -> Any:
     """The outputs of one task whose number is a tensor: for traced calls, one program for all tasks."""
     index = task.reshape(1)
     own, factors = _chosen(tasks, index)
-    y = _mapped(tasks, own, factors, 1, (x, dict(kwargs)), (None, dict.fromkeys(kwargs)))
+    mine = given.changed(lambda x, b: x.index_select(0, index)[0] if b == TASKS else x)
+    run = _Run(tasks, factors, 1, mine)
+    y = [leaf[0] for leaf in run.mapped(own, [None] * len(mine.leaves))]
     for name in tasks.weights.buffers:  # a task not known here gets back what was written to its buffers
         for number in range(len(tasks)):
             buffer = tasks.own(number)[name]
             buffer.copy_(torch.where(index[0] == number, own[name][0], buffer))
-    flat, spec = tree_flatten(y)
-    return tree_unflatten([None if leaf is None else leaf[0] for leaf in flat], spec)
+    return run.outputs(y)
 
 
 def _guarded(weights: Weights) -> AbstractContextManager[Any]:
@@ -135,15 +136,13 @@ def _mapped(
     own: Mapping[str, torch.Tensor],
     factors: Factors,
     planned: int,
-    inputs: tuple[Any, dict[str, Any]],
-    dims: tuple[Any, dict[str, Any]],
+    given: Arguments,
+    dims: Sequence[int | None],
     trial: Trial | None = None,
 ) -> Any:
     """The template under vmap, over tensors of tasks and their codes."""
-    run = _Run(tasks, factors, planned, trial)
-    mapped = torch.func.vmap(run, in_dims=(0, 0, *dims), randomness="different")
-    with _guarded(tasks.weights):
-        return run.outputs(mapped(dict(own), run.codes, *inputs))
+    run = _Run(tasks, factors, planned, given, trial)
+    return run.outputs(run.mapped(own, dims))
 
 
 class _Run:
@@ -152,15 +151,25 @@ class _Run:
     It gives the tensors among its outputs, as vmap wants it; ``outputs`` puts them back where they were.
     """
 
-    def __init__(self, tasks: CallTasks, factors: Factors, planned: int, trial: Trial | None = None) -> None:
+    def __init__(
+        self, tasks: CallTasks, factors: Factors, planned: int, given: Arguments, trial: Trial | None = None
+    ) -> None:
         self.tasks, self.factors, self.planned, self.trial = tasks, factors, planned, trial
+        self.given = given
         programs = tasks.weights.programs
         self.codes = {name: every[programs[name].place] for name, every in factors.items()}
-        self.specs: list[TreeSpec] = []
-        self.nothing: list[bool] = []
+        self.structures: list[Structure] = []
+        self.others: list[Any] = []  # what is no tensor, in its place
+
+    def mapped(self, own: Mapping[str, torch.Tensor], dims: Sequence[int | None]) -> Sequence[torch.Tensor]:
+        """The tensors among the outputs of all tasks."""
+        mapped = torch.func.vmap(self, in_dims=(0, 0, list(dims)), randomness="different")
+        with _guarded(self.tasks.weights):
+            found: Sequence[torch.Tensor] = mapped(dict(own), self.codes, list(self.given.leaves))
+        return found
 
     def __call__(
-        self, tensors: Tensors, codes: Tensors, x: Any, named: dict[str, Any], rows: VmappedRows | None = None
+        self, tensors: Tensors, codes: Tensors, leaves: list[Any], rows: VmappedRows | None = None
     ) -> tuple[torch.Tensor, ...]:
         weights = self.tasks.weights
         every: dict[str, torch.Tensor | SoftWeight] = {**self.tasks.hard(), **tensors}
@@ -169,16 +178,23 @@ class _Run:
             mine[programs.place] = codes[name].unsqueeze(0)
             every[name] = SoftWeight(programs, mine, self.planned)
         pairs = [(placeholder, every[name]) for name, placeholder in weights.placeholders.items()]
-        y = run_with(weights.template, pairs, 0, x, named, self.trial, rows)
-        flat, spec = tree_flatten(y)
-        self.specs.append(spec)
-        self.nothing.extend(leaf is None for leaf in flat)
-        return tuple([leaf for leaf in flat if leaf is not None])
+        y = run_with(weights.template, pairs, 0, *self.given.filled(leaves), self.trial, rows)
+        flat, structure = ([y], LEAF) if is_tensor(y) else flatten(y)
+        self.structures.append(structure)
+        self.others.extend(_TENSOR if is_tensor(leaf) else leaf for leaf in flat)
+        if any(isinstance(leaf, int | float | complex) and not isinstance(leaf, bool) for leaf in flat):
+            raise tn.TnshareError("a number among the outputs, which is no tensor, has no task")
+        return tuple([leaf for leaf in flat if is_tensor(leaf)])
 
     def outputs(self, found: Sequence[torch.Tensor]) -> Any:
         """The outputs of the template, with these tensors."""
+        if self.structures[0] is LEAF and found:
+            return found[0]
         rest = list(found)
-        return tree_unflatten([None if none else rest.pop(0) for none in self.nothing], self.specs[0])
+        return self.structures[0].filled([rest.pop(0) if x is _TENSOR else x for x in self.others])
+
+
+_TENSOR = object()
 
 
 def _chosen(tasks: CallTasks, ids: torch.Tensor) -> tuple[Tensors, Factors]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves
 
 from tnshare_torch.shared.running._replacing import Trial
+from tnshare_torch.shared.template._containers import flatten
 
 from ._task_calls import Call, Mixed
 
@@ -18,36 +18,57 @@ from ._task_calls import Call, Mixed
 _TOLERANCE = {torch.float64: 1e-8, torch.complex128: 1e-8, torch.float32: 1e-3, torch.complex64: 1e-3}
 
 
-def compared(call: Call, trial: Trial) -> str:
-    """Why the fast path of a call cannot be taken; "" if it can.
+@dataclass(frozen=True)
+class Found:
+    """Why tasks cannot run at once, and why a row cannot run alone; "" if they can, None if not tried."""
+
+    reason: str
+    dependent: str | None = None
+
+
+def compared(call: Call, trial: Trial) -> Found:
+    """Whether the fast path of a call can be taken, and whether each row can be taken alone.
 
     Outputs, gradients and buffers of both are compared, with the same random state; it and the buffers are
     restored afterwards. The exact one is the ``trial``.
     """
     held = {name: buffer.clone() for name, buffer in _buffers(call)}
+    assert call.x is not None
     state = _random_state(call.x)
+    dependent: str | None = None
     try:
         expected = _of(call, call.one_by_one, trial)
         if any(not torch.equal(a, b) for a, b in zip(state, _random_state(call.x), strict=True)):
-            return "the network draws random numbers, so that no two runs are the same"
-        if isinstance(call, Mixed) and any(not torch.equal(b, held[n]) for n, b in _buffers(call)):
-            return "the network writes to buffers, and what it writes depends on how rows are grouped"
-        _restore(call, held)
+            return Found("the network draws random numbers, so that no two runs are the same")
+        if expected.error:
+            return Found(expected.error)
         if isinstance(call, Mixed):
-            if not _of(call, call.row_by_row).alike(expected):
-                return "what becomes of a row depends on the other rows"
-            _restore(call, held)
+            dependent = _dependent(call, held, expected)
+            if dependent:
+                return Found(dependent, dependent)
+        _restore(call, held)
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # that a function has no batching rule is a warning
+            # That a function has no batching rule is a warning; others, that it is slow, say, do not matter.
+            warnings.filterwarnings("error", message=".*[Bb]atching rule.*")
             found = _of(call, call.at_once)
-        return "" if found.alike(expected) else "the numbers differ from those of one task at a time"
+        alike = found.alike(expected)
+        return Found("" if alike else "the numbers differ from those of one task at a time", dependent)
     except Exception as error:  # whatever a user's network and vmap say to each other
-        return f"{type(error).__name__}: {error}".splitlines()[0]
+        return Found(f"{type(error).__name__}: {error}".splitlines()[0], dependent)
     finally:
         _restore(call, held)
         torch.set_rng_state(state[0])
         if len(state) > 1:
             torch.cuda.set_rng_state(state[1], call.x.device)
+
+
+def _dependent(call: Mixed, held: dict[str, torch.Tensor], expected: Measured) -> str:
+    """Why rows cannot run alone; "" if they can."""
+    if any(not torch.equal(b, held[n]) for n, b in _buffers(call)):
+        return "the network writes to buffers, and what it writes depends on how rows are grouped"
+    if not _of(call, call.row_by_row).alike(expected):
+        return "what becomes of a row depends on the other rows"
+    return ""
 
 
 @dataclass(frozen=True)
@@ -57,6 +78,7 @@ class Measured:
     outputs: list[torch.Tensor]
     gradients: list[torch.Tensor]
     buffers: list[torch.Tensor]
+    error: str = ""  # of the backward pass
 
     def alike(self, other: Measured) -> bool:
         """Whether another run gave the same, up to rounding."""
@@ -71,27 +93,30 @@ class Measured:
 
 
 def measured(
-    run: Callable[[], Any], parameters: Iterable[torch.Tensor], buffers: Iterable[torch.Tensor]
+    run: Callable[[], Any], parameters: Iterable[torch.Tensor], buffers: Iterable[torch.Tensor], graded: bool
 ) -> Measured:
     """Run something, and take down what it gave."""
     wanted = [p for p in parameters if p.requires_grad]
-    with torch.enable_grad():
-        outputs = [leaf for leaf in tree_leaves(run()) if isinstance(leaf, torch.Tensor)]
+    with torch.set_grad_enabled(graded):
+        outputs = [leaf for leaf in flatten(run())[0] if isinstance(leaf, torch.Tensor)]
         found = [leaf for leaf in outputs if leaf.requires_grad]
         gradients: Sequence[torch.Tensor] = ()
+        error = ""
         if found and wanted:
             sums = [_weighted(leaf) for leaf in found]
-            # Inputs may come from an earlier call of the same network, whose graph is still the user's.
-            gradients = torch.autograd.grad(
-                sums, wanted, retain_graph=True, allow_unused=True, materialize_grads=True
-            )
-    return Measured([leaf.detach() for leaf in outputs], list(gradients), [b.clone() for b in buffers])
+            try:  # Inputs may come from an earlier call of the same network, whose graph is still the user's.
+                gradients = torch.autograd.grad(
+                    sums, wanted, retain_graph=True, allow_unused=True, materialize_grads=True
+                )
+            except RuntimeError as refusal:  # of a checkpoint with use_reentrant=True, say
+                error = f"{type(refusal).__name__}: {refusal}".splitlines()[0]
+    return Measured([y.detach() for y in outputs], list(gradients), [b.clone() for b in buffers], error)
 
 
 def _of(call: Call, run: Callable[[Trial], Any], trial: Trial | None = None) -> Measured:
     common, kept = call.tasks.common, call.tasks.kept
-    parameters = [*common.parameters(), *kept.parameters()]
-    return measured(lambda: run(trial or Trial(still=True)), parameters, kept.buffers())
+    parameters, graded = [*common.parameters(), *kept.parameters()], torch.is_grad_enabled()
+    return measured(lambda: run(trial or Trial(still=True)), parameters, kept.buffers(), graded)
 
 
 def _weighted(leaf: torch.Tensor) -> torch.Tensor:

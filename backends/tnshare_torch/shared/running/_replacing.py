@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -12,7 +12,10 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
+from tnshare_torch.shared.template._containers import mapped, tensors_in
+
 from ._outside_vmap import OUTSIDE_VMAP, VmappedRows
+from ._provenance import Owner, Provenance
 from ._recomputing import current_checkpoint, enter_on_recompute, enter_reentrant
 from ._soft_weight import SoftWeight
 
@@ -47,21 +50,24 @@ def run_with(
     that it is one of the rows of compiled code.
     """
     table = Replacements(pairs, task, rows)
-    with ReplacingMode(table) if trial is None else TrialMode(table, trial):
+    with ReplacingMode(table) if trial is None else TrialMode(table, trial, (x, kwargs)):
         y = module(x, **kwargs)
-    return table.real(y)
+    return table.real(y) if isinstance(y, torch.Tensor) else mapped(table.real, y)
 
 
 @dataclass
 class Trial:
     """A run from which something is learnt: how many functions are called, and how many numbers they give.
 
-    In a ``still`` one nothing is dropped out, so that two runs can be compared.
+    In a ``still`` one nothing is dropped out, so that two runs can be compared. In a ``watched`` one no task
+    may use what was computed for another: ``owners`` are those that ran, the last one is running.
     """
 
     still: bool
+    watched: bool = False
     calls: int = 0
     numbers: int = 0
+    owners: list[Owner] = field(default_factory=list)
 
 
 class Replacements:
@@ -143,9 +149,10 @@ class ReplacingMode(TorchFunctionMode):
 class TrialMode(ReplacingMode):
     """The same for a trial."""
 
-    def __init__(self, table: Replacements, trial: Trial) -> None:
+    def __init__(self, table: Replacements, trial: Trial, given: Any) -> None:
         super().__init__(table)
         self.trial = trial
+        self.provenance = Provenance(trial.owners[-1], tensors_in(given)) if trial.watched else None
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         named = dict(kwargs or {})
@@ -153,8 +160,15 @@ class TrialMode(ReplacingMode):
             return args[0] if args else named["input"]
         if self.trial.still and "dropout_p" in named:
             named["dropout_p"] = 0.0
+        watch = self.provenance
+        depends = watch is not None and watch.check((args, named), self._is_own)
         result = super().__torch_function__(func, types, args, named)
+        if watch is not None and depends:
+            watch.mark(result)
         if isinstance(result, torch.Tensor):
             self.trial.calls += 1
             self.trial.numbers += result.numel()
         return result
+
+    def _is_own(self, tensor: torch.Tensor) -> bool:
+        return id(tensor) in self.table.tensors or id(tensor) in self.table.placeholders

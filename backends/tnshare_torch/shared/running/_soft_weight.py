@@ -38,10 +38,13 @@ class WeightPrograms:
     """How one weight is composed and applied. ``order`` brings the axes of the stack to the network's own.
 
     ``factors`` are the names of its nodes; ``coded`` is the one that holds the codes of tasks, at ``place``
-    among them. Modules keep these under ``code_key``, the others under ``key``.
+    among them. Modules keep these under ``code_key``, the others under ``key``. A composed weight lies in
+    memory as ``strides`` say that a plain one does: a forward may rely on it.
     """
 
-    def __init__(self, network: tn.Network, order: tuple[int, ...], key: str) -> None:
+    def __init__(
+        self, network: tn.Network, order: tuple[int, ...], key: str, strides: Sequence[int] = ()
+    ) -> None:
         self.network, self.order, self.key = network, order, key
         self.is_matrix = order == (1, 0)
         self.in_features, self.size = network.shape[0], math.prod(network.shape[:-1])
@@ -49,11 +52,21 @@ class WeightPrograms:
         (self.place,) = (n for n, node in enumerate(network.nodes) if network.is_coded(node))
         self.coded = self.factors[self.place]
         self.code_key = f"{key}:{self.coded}"
+        axes = tuple(sorted(range(len(strides)), key=lambda axis: -strides[axis]))
+        self.memory_order = None if axes == tuple(range(len(axes))) else axes
         self.planned: dict[int, tuple[Program, StagedLinear | None]] = {}
 
     def compose(self, tasks: int) -> Program:
         """Weights (task, ...) of so many tasks, from the factors."""
         return self.planned[tasks][0] if torch.compiler.is_compiling() else _composing(self, tasks)
+
+    def laid_out(self, every: torch.Tensor) -> torch.Tensor:
+        """Weights (task, ...) in memory as plain ones are."""
+        if self.memory_order is None:
+            return every.contiguous()
+        axes = (0, *(axis + 1 for axis in self.memory_order))
+        back = sorted(range(len(axes)), key=axes.__getitem__)
+        return every.permute(axes).contiguous().permute(back)
 
     def apply(self, tasks: int, rows: int, training: bool, like: torch.Tensor) -> StagedLinear:
         """How so many rows of each task go through a matrix."""
@@ -150,7 +163,7 @@ class SoftWeight:
             factors[self.place] = factors[self.place][start : start + several]
             self._composed.clear()
         with _precise(factors[0]), unrecorded(self.outer):
-            every = self.programs.compose(several)(*factors)
+            every = self.programs.laid_out(self.programs.compose(several)(*factors))
         for n, weight in enumerate(every.unbind(0)):
             self._composed[start + n, torch.is_grad_enabled()] = self.watched(weight)
 

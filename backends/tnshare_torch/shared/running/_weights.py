@@ -27,7 +27,7 @@ class Weights:
     ``programs`` are those of the soft ones. ``hard`` are of all tasks, ``own`` of each, buffers too: for each
     name the key under which modules keep it. ``layout`` is that of codes in a row. Rows are along
     ``batch_dim``, those of keyword arguments along ``batch_dims``; attributes that match ``scratch`` may
-    change.
+    change, and in those that match ``ignore`` networks may differ.
     """
 
     template: nn.Module
@@ -38,16 +38,18 @@ class Weights:
     buffers: frozenset[str]
     layout: CodeLayout
     batch_dim: int
-    batch_dims: Mapping[str, int | None]
+    batch_dims: Mapping[str, int | str | None]
     scratch: tuple[str, ...]
+    ignore: tuple[str, ...]
 
     @staticmethod
     def of(
         template: nn.Module,
         model: SharedModel,
         batch_dim: int,
-        batch_dims: Mapping[str, int | None],
+        batch_dims: Mapping[str, int | str | None],
         scratch: Sequence[str],
+        ignore: Sequence[str],
     ) -> Weights:
         """Those of a template, as a model shares them."""
         placeholders, networks = named_tensors(template), {name: d.network for name, d in model.soft.items()}
@@ -56,7 +58,12 @@ class Weights:
             template,
             placeholders,
             {
-                name: WeightPrograms(network, tuple(np.argsort(model.orders[name]).tolist()), keys[name])
+                name: WeightPrograms(
+                    network,
+                    tuple(np.argsort(model.orders[name]).tolist()),
+                    keys[name],
+                    placeholders[name].stride(),
+                )
                 for name, network in networks.items()
             },
             {name: key for name, key in keys.items() if name in model.hard},
@@ -66,6 +73,7 @@ class Weights:
             batch_dim,
             dict(batch_dims),
             tuple(scratch),
+            tuple(ignore),
         )
 
 
@@ -118,6 +126,11 @@ def key_of(name: str) -> str:
     return name.replace(".", "/") if "." in name else f"/{name}"
 
 
+def mean_of(every: torch.Tensor) -> torch.Tensor:
+    """The mean along the first axis, summed in float32 at least: half precision ends at 65,504."""
+    return every.to(torch.promote_types(every.dtype, torch.float32)).mean(0).to(every.dtype)
+
+
 class CallTasks:
     """The tasks of a shared network: modules keep what all have in ``common``, and each in ``kept``."""
 
@@ -160,6 +173,10 @@ class CallTasks:
         """Where a task of the network keeps what it has of its own."""
         return self.kept[task]  # type: ignore[return-value]
 
+    def owner(self, task: int) -> object:
+        """What tells a task from all others, whatever its number is by then."""
+        return self.kept[task]
+
     def like(self, name: str) -> torch.Tensor:
         """A factor of a weight, which says of what dtype and where all are."""
         found: torch.Tensor = next(iter(self.shared(self.weights.programs[name].key).values()))
@@ -180,7 +197,7 @@ class CallTasks:
                     f"{name} has another shape in every task, so there is no mean: give add_task a network"
                 )
             averaged = values[0].is_floating_point() or values[0].is_complex()
-            found[name] = torch.stack(values).mean(0) if averaged else values[0].clone()
+            found[name] = mean_of(torch.stack(values)) if averaged else values[0].clone()
         return found
 
     def decompositions(self) -> dict[str, tuple[tn.Network, dict[str, Any]]]:
@@ -215,6 +232,9 @@ class TasksByCode(CallTasks):
 
     def own(self, task: int) -> dict[str, torch.Tensor]:
         return self.means
+
+    def owner(self, task: int) -> object:
+        return self, task  # of this call alone
 
     @cached_property
     def parts(self) -> dict[str, torch.Tensor]:

@@ -7,18 +7,9 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-import torch
 from torch import nn
 
 import tnshare as tn
-
-_PLAIN = (bool, int, float, complex, str, bytes, tuple, frozenset, type(None))
-
-
-def hooks(module: nn.Module) -> list[object]:
-    """What tells the hooks of a module apart: their code, and the numbers and words they close over."""
-    found = [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
-    return [("hook", *_told(hook)) for hook in found]
 
 
 def refuse_captured(model: nn.Module, called: str) -> None:
@@ -36,28 +27,6 @@ def refuse_captured(model: nn.Module, called: str) -> None:
                         f"{called}: {name}{where} is a function that closes over a part of the network, and "
                         "would go on to use that one's weights for every task: make it a method"
                     )
-
-
-def _told(function: Any) -> tuple[object, ...]:
-    if isinstance(function, functools.partial):
-        given = (*function.args, *function.keywords.items())
-        return ("partial", *_told(function.func), *map(_plain, given))
-    if isinstance(function, types.MethodType):
-        return ("method", *_told(function.__func__))
-    if isinstance(function, types.FunctionType):
-        values = (*(function.__defaults__ or ()), *_cells(function))
-        return (function.__qualname__, function.__code__.co_code, *map(_plain, values))
-    kept = getattr(function, "__dict__", {})
-    return (type(function).__qualname__, *map(_plain, kept.items()))
-
-
-def _plain(value: Any) -> object:
-    """A value that can be compared; of others, the kind."""
-    if isinstance(value, torch.Tensor):
-        return value.dtype, tuple(value.shape), tuple(value.detach().cpu().flatten().tolist())
-    if isinstance(value, tuple):
-        return tuple(map(_plain, value))
-    return value if isinstance(value, _PLAIN) else type(value).__qualname__
 
 
 def _cells(function: Any) -> Iterator[Any]:

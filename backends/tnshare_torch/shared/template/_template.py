@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
-from torch.utils._pytree import tree_leaves
 
 import tnshare as tn
 
-from ._held_functions import hooks, refuse_captured
+from ._differences import differences
+from ._held_functions import refuse_captured
 from ._placeholder import Placeholder
 
 _NORMS = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.modules.batchnorm._NormBase, nn.LocalResponseNorm)
@@ -59,10 +59,10 @@ def _order(owner: nn.Module, ndim: int) -> tuple[int, ...]:
     return tuple(range(ndim))
 
 
-def check_alike(models: Sequence[nn.Module]) -> None:
-    """Refuse models that are not of one architecture, or that hold tensors which nobody would share."""
+def check_alike(models: Sequence[nn.Module], ignore: Sequence[str] = ()) -> None:
+    """Refuse models that differ in anything but tensors: all would have it from the first."""
     for number, model in enumerate(models):
-        check_like(models[0], model, f"model {number}")
+        check_like(models[0], model, f"model {number}", ignore)
 
 
 def check_module(model: Any, called: str) -> None:
@@ -72,67 +72,25 @@ def check_module(model: Any, called: str) -> None:
         raise tn.TnshareError(f"models must be torch modules: found {found} as {called}")
 
 
-def check_like(first: nn.Module, model: nn.Module, called: str, dtypes: bool = True) -> None:
-    """Refuse a model that is not of the architecture of the first."""
+def check_like(
+    first: nn.Module, model: nn.Module, called: str, ignore: Sequence[str] = (), dtypes: bool = True
+) -> None:
+    """Refuse a model that differs from the first in anything but tensors and what is to be ignored."""
     check_module(model, called)
     if any(isinstance(part, torch.jit.ScriptModule) for part in model.modules()):
         raise tn.TnshareError(f"{called} has scripted parts, whose weights cannot be replaced")
     if any(is_lazy(parameter) for parameter in model.parameters()):
         raise tn.TnshareError(f"{called} has parameters that have no shape yet: run it once")
     refuse_captured(model, called)
-    for what, own, theirs in _parts(first, model, dtypes):
-        if own != theirs:
-            one, other = set(own) - set(theirs), set(theirs) - set(own)
+    for difference in differences(first, model, ignore, dtypes):
+        path, (one, other) = difference.path, difference.values()
+        if isinstance(difference.first, torch.Tensor) or isinstance(difference.other, torch.Tensor):
             raise tn.TnshareError(
-                f"models must have one architecture: {called} differs from the first in its {what}"
-                f" ({_some(one)} only in the first, {_some(other)} only in {called})"
-            )
-    for name, tensor in _loose(model):
-        twin = dict(_loose(first)).get(name)
-        if twin is None or twin.shape != tensor.shape or not torch.equal(twin, tensor):
-            raise tn.TnshareError(
-                f"{called} has a tensor {name!r} that is neither parameter nor buffer and differs from the "
+                f"{called} has a tensor {path!r} that is neither parameter nor buffer and differs from the "
                 "first's: register it with register_buffer or as a parameter"
             )
-
-
-def _parts(
-    one: nn.Module, other: nn.Module, dtypes: bool
-) -> Iterator[tuple[str, list[object], list[object]]]:
-    def modules(m: nn.Module, like: Mapping[str, nn.Module]) -> list[object]:
-        return [
-            (name, type(part).__name__, *_constants(part, like.get(name)), *hooks(part))
-            for name, part in m.named_modules()
-        ]
-
-    def names(m: nn.Module) -> list[object]:
-        return [(name, t.dtype if dtypes else "") for name, t in named_tensors(m).items()]
-
-    yield "modules", modules(one, dict(other.named_modules())), modules(other, dict(one.named_modules()))
-    yield "parameters and buffers", names(one), names(other)
-
-
-def _constants(module: nn.Module, other: nn.Module | None) -> list[object]:
-    """The numbers and words of a torch layer, as strides; not of one that differs in shape, as heads may."""
-    own, theirs = module, other or module
-    shapes = [[(n, t.shape) for n, t in m.named_parameters()] for m in (own, theirs)]
-    if not type(module).__module__.startswith("torch.nn.modules") or shapes[0] != shapes[1]:
-        return []
-    kinds = (bool, int, float, str, tuple)
-    return [(n, v) for n, v in vars(module).items() if isinstance(v, kinds) and n != "training"]
-
-
-def _loose(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    registered = set(map(id, named_tensors(model).values()))
-    for path, module in model.named_modules():
-        for name, value in vars(module).items():
-            if name in ("_parameters", "_buffers", "_modules"):
-                continue
-            for number, leaf in enumerate(tree_leaves(value)):
-                if isinstance(leaf, torch.Tensor) and id(leaf) not in registered:
-                    where = name if leaf is value else f"{name}[{number}]"
-                    yield f"{path}.{where}".lstrip("."), leaf
-
-
-def _some(names: set[object]) -> str:
-    return ", ".join(sorted(map(str, names))[:3]) or "none"
+        raise tn.TnshareError(
+            f"models must have one architecture: {called} differs from the first in "
+            f"{path or 'its class'}, which is {one} in the first, {other} in {called}; if that does not "
+            f"matter, say share(..., ignore=[{path!r}])"
+        )

@@ -11,7 +11,7 @@ from .decomposition import (
     sharing_strength,
     task_similarity,
 )
-from .errors import TnshareError
+from .errors import TnshareError, TnshareWarning
 from .files import State, load, save
 from .layers import Conv, Embedding, Layer, Linear, apply, fan_out, weight
 from .network import LAF, TT, FrozenCodes, Network, Node, Spec, Tucker
@@ -35,6 +35,7 @@ __all__ = [
     "State",
     "Step",
     "TnshareError",
+    "TnshareWarning",
     "Tucker",
     "apply",
     "backends",

@@ -99,7 +99,7 @@ class Layer(ABC):
                 f"a decomposition by {self.spec!r} of weights {self.network.shape} was expected: found {d!r}"
             )
         pairs = zip(self.network.nodes, d.network.nodes, strict=True)
-        return {own.name: d.factors[given.name] for own, given in pairs if own.learnt}
+        return {own.name: _checked(d.factors, given.name, own.shape) for own, given in pairs if own.learnt}
 
     @cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -116,6 +116,16 @@ class Layer(ABC):
         if not isinstance(self.bias, bool):
             raise TnshareError(f"bias must be True or False: found {self.bias!r}")
         _ = self.network  # a wrong rank is told now, not at the first call
+
+
+def _checked(factors: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> NDArray:
+    """A factor of a decomposition; one of another shape would be broadcast."""
+    found = factors.get(name)
+    array = np.asarray(found) if hasattr(found, "shape") else np.empty(0, object)
+    if array.shape != shape or array.dtype.kind not in "fcV":  # V: bfloat16
+        what = f"{array.dtype} {array.shape}" if hasattr(found, "shape") else type(found).__name__
+        raise TnshareError(f"the factor {name!r} must have numbers {shape}: found {what}")
+    return array
 
 
 def read_tasks(tasks: Tasks, reserved: Sequence[str]) -> tuple[tuple[str, int], ...]:

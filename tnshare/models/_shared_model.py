@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -11,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tnshare.decomposition import Decomposition, codes, decompose, sharing_strength, task_similarity
-from tnshare.errors import TnshareError
+from tnshare.errors import TnshareError, TnshareWarning
 from tnshare.network import METHODS, Network
 from tnshare.ops import NDArray
 from tnshare.planning import explain_table
@@ -91,7 +92,7 @@ def share_arrays(
         if kind == SINGLE:
             rows.append(_single_row(name, models))
         elif kind == HARD:
-            hard[name] = np.mean([model[name] for model in models], axis=0, dtype=models[0][name].dtype)
+            hard[name] = _mean([model[name] for model in models])
             rows.append(_hard_row(name, hard[name], models))
         else:
             own = _keywords(settings[name])
@@ -103,8 +104,30 @@ def share_arrays(
             soft[name] = _decomposed(name, stack, kind, keywords)
             rows.append(_soft_row(name, soft[name], models))
     single = tuple(name for name, kind in kinds.items() if kind == SINGLE)
-    warnings = tuple(f"{name}: {text}" for name, d in soft.items() for text in d.warnings)
-    return SharedModel(soft, hard, single, {name: orders[name] for name in soft}, tuple(rows), warnings)
+    found = [f"{name}: {text}" for name, d in soft.items() for text in (*d.warnings, *_larger(d))]
+    if len(models) > 1 and not soft and not hard:
+        found.append("nothing is shared: every weight stays with each task, as the report says")
+    for text in found:
+        warnings.warn(text, TnshareWarning, stacklevel=3)
+    return SharedModel(soft, hard, single, {name: orders[name] for name in soft}, tuple(rows), tuple(found))
+
+
+def _mean(weights: Sequence[NDArray]) -> NDArray:
+    """The mean of all tasks, summed in float32 at least: half precision ends at 65,504."""
+    dtype = weights[0].dtype
+    found: NDArray = np.mean(weights, axis=0, dtype=np.result_type(dtype, np.float32)).astype(dtype)
+    return found
+
+
+def _larger(d: Decomposition) -> list[str]:
+    """That factors are larger than what they stand for, if they are."""
+    dense = math.prod(d.network.shape)
+    if d.network.parameters <= dense:
+        return []
+    return [
+        f"larger than what came in: {d.network.parameters:,} parameters for {dense:,}; ask for less with "
+        "eps=, ranks= or max_parameters=, or leave it to each task with layers={...: 'single'}"
+    ]
 
 
 def _decomposed(name: str, stack: NDArray, method: str, keywords: Mapping[str, Any]) -> Decomposition:
@@ -200,8 +223,9 @@ def _soft_row(name: str, d: Decomposition, models: Sequence[Mapping[str, NDArray
 
 def _hard_row(name: str, mean: NDArray, models: Sequence[Mapping[str, NDArray]]) -> tuple[str, ...]:
     size = sum(model[name].size for model in models)
-    lost = math.sqrt(sum(float(np.linalg.norm(model[name] - mean)) ** 2 for model in models))
-    norm = math.sqrt(sum(float(np.linalg.norm(model[name])) ** 2 for model in models)) or 1.0
+    wide = np.result_type(mean.dtype, np.float32)
+    lost = math.sqrt(sum(float(np.linalg.norm((model[name] - mean).astype(wide))) ** 2 for model in models))
+    norm = math.sqrt(sum(float(np.linalg.norm(model[name].astype(wide))) ** 2 for model in models)) or 1.0
     kept = f"{mean.size:,}", f"{size:,}", f"{100 * mean.size / max(size, 1):.1f} %"
     return name, _shape(mean.shape), HARD, *kept, f"{lost / norm:.3g}", "1" if lost else "0"
 

@@ -56,11 +56,19 @@ class SpecInState(nn.Module):
             try:
                 found = self._misfits(local_metadata.get(_KEY), tensors)
                 error_msgs += [f"{where}: saved with {text}." for text in found]
+                error_msgs += [f"{where}: {text}." for text in self._of_other_kinds(tensors)]
             except (KeyError, TypeError, ValueError, AttributeError, IndexError):
                 error_msgs.append(f"{where}: its specification in the state is damaged; use another copy.")
         super()._load_from_state_dict(
             state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
         )
+
+    def _of_other_kinds(self, tensors: Mapping[str, Any]) -> Iterator[str]:
+        """Which tensors are whole numbers or complex where others are expected: torch would convert them."""
+        own = {**dict(self.named_parameters()), **dict(self.named_buffers())}
+        for name, tensor in tensors.items():
+            if name in own and isinstance(tensor, torch.Tensor) and (text := _wrong_kind(own[name], tensor)):
+                yield f"{name} {text}"
 
 
 class LayerState(SpecInState):
@@ -78,9 +86,17 @@ class LayerState(SpecInState):
 
     def load_state(self, state: tn.State) -> None:
         """Take over the numbers of a state as `state` gives it."""
+        self._take_over(layer_params(self.description, state))
+
+    def _take_over(self, values: Mapping[str, Any]) -> None:
+        """Copy arrays into parameters of their shapes, all of them or none."""
+        found = {name: torch.from_numpy(value) for name, value in values.items()}
+        for name, tensor in found.items():
+            if text := _wrong_kind(self.get_parameter(name), tensor):
+                raise tn.TnshareError(f"{name} {text}")
         with torch.no_grad():
-            for name, value in layer_params(self.description, state).items():
-                self.get_parameter(name).copy_(torch.from_numpy(value))
+            for name, tensor in found.items():
+                self.get_parameter(name).copy_(tensor)
 
     def _misfits(self, saved: Mapping[str, Any] | None, tensors: Mapping[str, Any]) -> Iterator[str]:
         own, shapes = self.specification(), {name: shape_of(tensor) for name, tensor in tensors.items()}
@@ -89,6 +105,15 @@ class LayerState(SpecInState):
         fix = "of these sizes" if same_spec(own, saved) else f"with spec=tnshare.{spelled(saved)}"
         for text in differences(own, saved):
             yield f"{text}: make the layer {fix} before loading"
+
+
+def _wrong_kind(own: torch.Tensor, other: torch.Tensor) -> str:
+    """What is wrong about the dtype of what is to be copied into a tensor; "" if nothing is."""
+    kinds = [(t.is_complex(), t.is_floating_point()) for t in (own, other)]
+    if kinds[0] == kinds[1] or (own.is_complex() and other.is_floating_point()):
+        return ""
+    found, expected = (str(t.dtype).removeprefix("torch.") for t in (other, own))
+    return f"must hold numbers such as {expected}: found {found}"
 
 
 def shape_of(tensor: Any) -> tuple[int, ...]:

@@ -81,9 +81,7 @@ class TaskLayer(LayerState):
 
     def load_decomposition(self, decomposition: tn.Decomposition) -> None:
         """Go on from a decomposition of trained weights with the axes (in, out, task); the bias is kept."""
-        with torch.no_grad():
-            for name, value in self.description.adopt(decomposition).items():
-                self.get_parameter(name).copy_(torch.from_numpy(value))
+        self._take_over(self.description.adopt(decomposition))
 
     def forward(self, x: torch.Tensor, task: Any = None) -> torch.Tensor:
         """The outputs of one task, of a task for each row, or of all tasks, each on its own row of x."""

@@ -39,9 +39,9 @@ def not_larger(d: Decomposition, weights: Sequence[NDArray], stack: NDArray) -> 
     if count == 1 < tasks:
         return weights[0], f"kept as it was, one weight for all tasks, since it is the same in all: {why}"
     chosen = count * (size + tasks)
-    if chosen < tasks * size and chosen < d.network.parameters:
+    if chosen < tasks * size and chosen <= d.network.parameters:
         return _copies(d, numbers, stack), f"kept as it was, {count} different weights of {tasks}: {why}"
-    if tasks * size < d.network.parameters:
+    if tasks * size <= d.network.parameters:
         return None, f"kept as it was, each task its own: {why}"
     return d, ""
 

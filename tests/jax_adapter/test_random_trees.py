@@ -1,0 +1,35 @@
+"""Random pytrees: the shared one gives what those that were given give, or says what it cannot."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("jax")
+pytest.importorskip("tnshare_jax")
+for library in ("flax", "equinox", "haiku"):
+    pytest.importorskip(library)
+
+import random_trees  # noqa: E402
+from random_trees import drawn, outcome  # noqa: E402
+
+# Seeds that failed once stay here.
+FAILED: tuple[int, ...] = ()
+
+
+@pytest.mark.parametrize("seed", [1, 5, 9, 19, 21, 25, 26, 27])
+def test_random_trees(seed):
+    found = outcome(seed)
+    assert found.kind != "failed", f"{found.text}\n{drawn(seed).text}"
+
+
+@pytest.mark.parametrize("seed", FAILED)
+def test_trees_that_failed_once(seed):
+    found = outcome(seed)
+    assert found.kind != "failed", f"{found.text}\n{drawn(seed).text}"
+
+
+def test_what_is_wrong_is_found(monkeypatch):
+    """A shared tree that swaps its tasks fails."""
+    right = random_trees.tnj.share
+    monkeypatch.setattr(random_trees.tnj, "share", lambda trees, **options: right(trees[::-1], **options))
+    assert outcome(26).kind == outcome(9).kind == "failed"

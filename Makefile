@@ -34,9 +34,11 @@ bench: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e ".[peers]"
 	$(BIN)/python -m benchmarks
 
-# 10,000 examples of every law. JAX compiles most of them anew: hours for it, minutes for the others.
+# What is drawn at random, for as long as one likes: laws, models, trees or files. It goes on where it was.
+PART ?= laws
+MINUTES ?= 60
 test-deep: $(READY)
-	TNSHARE_EXAMPLES=10000 $(BIN)/python -m pytest -n 2 --dist worksteal -q tests/layers/test_laws.py tests/decomposition/test_decompose_laws.py
+	MINUTES=$(MINUTES) TNSHARE_MINUTES=$(MINUTES) $(BIN)/python tests/deep/$(or $(filter laws models trees files,$(PART)),$(error PART must be laws, models, trees or files: found $(PART))).py
 
 # The same tests with the oldest versions that pyproject.toml allows.
 test-lowest:

@@ -54,14 +54,16 @@ def test_a_nan_is_found_wherever_it_is(method, monkeypatch):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_unaligned_and_collapsed_stacks_are_told_apart_from_good_ones(method):
-    (unaligned,) = tn.decompose(RNG.standard_normal((40, 30, 6)), method, eps=0.1).warnings
+    unaligned, larger = tn.decompose(RNG.standard_normal((40, 30, 6)), method, eps=0.1).warnings
     assert unaligned.startswith("unaligned: at eps=0.1 nothing is shared along 'task', rank 6 of 6")
+    assert larger.startswith("larger than what came in: ")
     (collapsed,) = tn.decompose(aligned((40, 30, 6), 0.05), method, eps=0.1).warnings
     assert collapsed.startswith("collapsed: at eps=0.1 all that differs along 'task' is lost, rank 1")
     base, more = RNG.standard_normal((2, 40, 30, 1))
     good = base + 0.3 * more * RNG.standard_normal(6)
     assert tn.decompose(good, method, eps=0.1).warnings == ()
-    assert tn.decompose(np.repeat(base, 6, axis=-1), method).warnings == ()
+    copies = tn.decompose(np.repeat(base, 6, axis=-1), method)
+    assert [text.partition(":")[0] for text in copies.warnings] == ["larger than what came in"]
 
 
 def test_the_rule_of_the_paper_finds_an_exact_rank_in_a_large_stack():

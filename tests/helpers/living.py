@@ -53,7 +53,7 @@ def shared(
     method: str = "tucker", kind: type[nn.Module] = Net, dtype: torch.dtype | None = None
 ) -> tnt.Shared:
     """A shared network, some of whose ranks are less than full."""
-    return tnt.share(nets(kind, dtype), method, eps=0.1)
+    return tnt.share(nets(kind, dtype), method, eps=0)
 
 
 def x(rows: int, dtype: torch.dtype | None = None, seed: int = 0) -> torch.Tensor:

@@ -42,7 +42,7 @@ def close(one, other):
 
 @pytest.mark.parametrize("method", ["laf", "tucker", "tt"])
 def test_the_codes_of_tasks_are_tasks(method):
-    shared = tnj.share(trees(bare=True), method, eps=0.2)
+    shared = tnj.share(trees(bare=True), method, eps=0)
     codes = shared.code()
     assert codes.shape == (T, shared.code_size)
     compose = jax.jit(lambda shared, code, task=None: shared.compose(task, code=code))
@@ -66,7 +66,7 @@ def test_codes_are_in_the_order_of_leaves_and_keep_their_shapes():
 
 
 def test_gradients_of_codes_are_those_of_tasks():
-    shared, target = tnj.share(trees(bare=True), eps=0.2), trees(1, seed=3)[0]
+    shared, target = tnj.share(trees(bare=True), eps=0), trees(1, seed=3)[0]
 
     def loss(tree):
         pairs = zip(jax.tree.leaves(tree), jax.tree.leaves(target), strict=True)
@@ -171,7 +171,7 @@ def test_fits_need_numbers():
 
 
 def test_a_described_task_can_stay_and_others_stay_as_they_are():
-    shared = tnj.share(trees(), "tt", eps=0.2)
+    shared = tnj.share(trees(), "tt", eps=0)
     code = shared.code(1) + 0.1
     grown = shared.add_task(code=code)
     assert grown.tasks == T + 1
@@ -205,8 +205,8 @@ def test_codes_and_fits_are_those_of_torch(method):
         return hidden @ tree["head"]["kernel"] + tree["head"]["bias"]
 
     given = [{name: tree[name] for name in ("fc", "head")} for tree in trees(T + 1)]
-    ours = tnj.share(given[:T], method, eps=0.2)
-    theirs = tnt.share([Net(tree) for tree in given[:T]], method, eps=0.2)
+    ours = tnj.share(given[:T], method, eps=0)
+    theirs = tnt.share([Net(tree) for tree in given[:T]], method, eps=0)
     assert ours.code_size == theirs.code_size
     for t in range(T):
         np.testing.assert_allclose(ours.code(t), theirs.code(t).detach(), atol=1e-5)

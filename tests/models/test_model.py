@@ -53,22 +53,22 @@ def test_patterns(name, pattern, expected):
 @pytest.mark.parametrize("method", ["laf", "tucker", "tt"])
 def test_soft_weights_are_decompositions_of_stacks(method):
     given = models()
-    found = shared(given, method, eps=0.15)
+    found = shared(given, method, eps=0.25)
     assert set(found.soft) == set(ORDERS)
     assert found.single == ("conv1.bias",)
     assert not found.hard
     for name, order in ORDERS.items():
         stack = np.stack([m[name].transpose(order) for m in given], axis=-1)
-        direct = tn.decompose(stack, method, eps=0.15)
+        direct = tn.decompose(stack, method, eps=0.25)
         for factor, value in direct.factors.items():
             np.testing.assert_array_equal(found.soft[name].factors[factor], value)
 
 
 def test_only_and_except():
-    assert set(shared(only=["fc*"]).soft) == {"fc1.weight", "fc2.weight"}
-    assert set(shared(except_=["fc1", "conv1.bias"]).soft) == {"conv1.weight", "fc2.weight"}
-    assert set(shared(only=["fc*"], except_=["fc2"]).soft) == {"fc1.weight"}
-    found = shared(only=["fc1"], layers={"fc2": "laf", "*.bias": "hard"})  # layers go first
+    assert set(shared(only=["fc*"], eps=0).soft) == {"fc1.weight", "fc2.weight"}
+    assert set(shared(except_=["fc1", "conv1.bias"], eps=0).soft) == {"conv1.weight", "fc2.weight"}
+    assert set(shared(only=["fc*"], except_=["fc2"], eps=0).soft) == {"fc1.weight"}
+    found = shared(only=["fc1"], layers={"fc2": "laf", "*.bias": "hard"}, eps=0)  # layers go first
     assert set(found.soft) == {"fc1.weight", "fc2.weight"}
     assert set(found.hard) == {"conv1.bias"}
     assert found.single == ("conv1.weight",)
@@ -93,7 +93,7 @@ def test_hard_is_the_mean():
     assert float(row(found, "fc1.weight")[6]) == pytest.approx(lost, rel=0.01)
 
 
-@pytest.mark.parametrize("own", [{"ranks": 2}, {"max_parameters": 60}, {"eps": 0.4}], ids=str)
+@pytest.mark.parametrize("own", [{"ranks": 2}, {"max_parameters": 60}, {"eps": 0.6}], ids=str)
 @pytest.mark.parametrize(
     "whole", [{"eps": 0.1}, {"max_parameters": 120}, {"eps": 0.5, "relative_to": "deviation"}], ids=str
 )
@@ -120,7 +120,7 @@ def test_max_parameters_is_for_the_whole(method, budget):
 def test_different_shapes_stay_single():
     given = models()
     given[2]["fc2.weight"] = np.ones((9, 5))
-    found = shared(given)
+    found = shared(given, eps=0)
     assert found.single == ("conv1.bias", "fc2.weight")
     assert row(found, "fc2.weight")[1:5] == ("differs", "single", "105", "105")
     with pytest.raises(tn.TnshareError, match=r"fc2\.weight cannot be shared .* found 4 x 5, 9 x 5"):
@@ -153,7 +153,7 @@ def test_the_report_has_a_row_for_every_weight_and_the_warnings():
     given = models()
     for model in given:
         model["fc1.weight"] = random.normal(size=(5, 6))  # not aligned
-    found = shared(given, eps=0.1, layers={"fc2": "hard"})
+    found = shared(given, eps=0.1, layers={"conv1": {"method": "laf", "ranks": 2}, "fc2": "hard"})
     lines = found.report().splitlines()
     assert lines[0].split()[:3] == ["weight", "shape", "sharing"]
     assert [line.split()[0] for line in lines[1:5]] == list(SHAPES)

@@ -223,13 +223,13 @@ def test_parameters_are_factors_and_leaves():
 @pytest.mark.parametrize("method", ["laf", "tucker", "tt"])
 def test_sharing_is_that_of_a_direct_decomposition(method):
     models = nets()
-    shared = tnt.share(models, method, eps=0.2)
+    shared = tnt.share(models, method, eps=0)
     orders = {"conv": (2, 1, 0), "fc": (1, 0), "head": (1, 0)}
     assert set(shared.sharing()) == set(shared.similarity()) == set(orders)
     for normalise in (True, False):
         for name, value in shared.sharing(normalise).items():
             weights = [m.get_submodule(name).weight.detach().numpy() for m in models]
-            d = tn.decompose(np.stack([w.transpose(orders[name]) for w in weights], -1), method, eps=0.2)
+            d = tn.decompose(np.stack([w.transpose(orders[name]) for w in weights], -1), method, eps=0)
             expected = tn.sharing_strength(tn.codes(d.network, d.factors), normalise=normalise)
             assert value == pytest.approx(expected, abs=1e-9)
             assert not normalise or 0 <= value <= 1

@@ -40,7 +40,7 @@ def bare(count=T):
 
 @pytest.mark.parametrize("method", ["laf", "tucker", "tt"])
 def test_the_codes_of_tasks_are_tasks(method):
-    shared = tnt.share(bare(), method, eps=0.1)
+    shared = tnt.share(bare(), method, eps=0)
     codes = torch.stack([shared.code(t) for t in range(T)])
     assert codes.shape == (T, shared.code_size)
     x, xs = draw(3), draw(T, 3)
@@ -56,7 +56,7 @@ def test_the_codes_of_tasks_are_tasks(method):
 
 
 def test_gradients_of_codes_are_those_of_tasks():
-    shared, x = tnt.share(bare(), eps=0.1), draw(3)
+    shared, x = tnt.share(bare(), eps=0), draw(3)
     shared(x, 2).square().sum().backward()
     own = shared.tasks[2]
     names = [f"{n.replace('.', '/')}:U_task" for n in shared.networks]
@@ -125,7 +125,7 @@ def test_fit_code_is_least_squares():
 
 
 def test_a_described_task_can_stay():
-    shared, x = tnt.share(bare(), eps=0.1), draw(3)
+    shared, x = tnt.share(bare(), eps=0), draw(3)
     code = shared.code(1).detach() + 0.1
     expected = shared(x, code=code)
     before = {name: value.clone() for name, value in shared.state_dict().items()}

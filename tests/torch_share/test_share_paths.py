@@ -77,9 +77,9 @@ def mlp(width=6):
 
 
 def test_auto_goes_at_once_where_calls_are_short_and_tasks_many(monkeypatch):
-    shared = tnt.share(variants(mlp, 5), eps=0.1)
+    shared = tnt.share(variants(mlp, 5), eps=0)
     xs = torch.randn(5, 3, 4, dtype=torch.float64)
-    exact = tnt.share(variants(mlp, 5), eps=0.1, strategy="loop")
+    exact = tnt.share(variants(mlp, 5), eps=0, strategy="loop")
     ran = []
     from tnshare_torch.shared.paths import _task_calls as calls
 
@@ -95,7 +95,7 @@ def test_auto_goes_at_once_where_calls_are_short_and_tasks_many(monkeypatch):
     wide = torch.randn(5, 50_000, 4, dtype=torch.float64)
     close(shared(wide), exact(wide))
     assert len(ran) == 3  # long calls go one by one
-    few = tnt.share(variants(mlp, 2), eps=0.1)
+    few = tnt.share(variants(mlp, 2), eps=0)
     for _ in range(3):
         few(xs[:2])
     assert len(ran) == 3
@@ -204,7 +204,7 @@ COMPILED = {
 )
 def test_compiled_is_eager_without_a_break(way, strategy):
     x = torch.randn(4, 5, 6, dtype=torch.float64)
-    shared = tnt.share(variants(Net, 4), eps=0.05, example=x[0]).eval()
+    shared = tnt.share(variants(Net, 4), eps=0, example=x[0]).eval()
     shared.paths.strategy = strategy
     call = COMPILED[way]
     torch._dynamo.reset()
@@ -220,7 +220,7 @@ def test_compiled_is_eager_without_a_break(way, strategy):
 
 def test_compiled_training_keeps_statistics():
     x = torch.randn(4, 5, 6, dtype=torch.float64)
-    shared = tnt.share(variants(Net, 4), eps=0.05, example=x[0]).train()
+    shared = tnt.share(variants(Net, 4), eps=0, example=x[0]).train()
     shared.paths.strategy = "vmap"
     eager = copy.deepcopy(shared)
     torch._dynamo.reset()
@@ -232,7 +232,7 @@ def test_compiled_training_keeps_statistics():
 
 def test_a_task_given_by_a_tensor_is_compiled_once_for_all_tasks():
     x = torch.randn(5, 6, dtype=torch.float64)
-    shared = tnt.share(variants(Net, 4), eps=0.05).train()
+    shared = tnt.share(variants(Net, 4), eps=0).train()
     eager = copy.deepcopy(shared)
     torch._dynamo.reset()
     counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
@@ -244,7 +244,7 @@ def test_a_task_given_by_a_tensor_is_compiled_once_for_all_tasks():
 
 
 def test_mixed_tasks_in_compiled_code_need_a_probe():
-    shared = tnt.share(variants(Net, 4), eps=0.05).eval()
+    shared = tnt.share(variants(Net, 4), eps=0).eval()
     x, ids = torch.randn(5, 6, dtype=torch.float64), torch.tensor([0, 1, 2, 3, 0])
     torch._dynamo.reset()
     with pytest.raises(Exception, match=r"share\(\.\.\., example=x\)"):
@@ -257,7 +257,7 @@ def test_an_example_tries_everything_out():
     models[0].norm.eval()
     for model in models:
         model.norm.eval()
-    shared = tnt.share(models, eps=0.05, example=x)
+    shared = tnt.share(models, eps=0, example=x)
     for way in ("each", "fan_out"):
         assert shared.paths.reasons(way, True) == shared.paths.reasons(way, False) == {""}
     assert all(shared.paths.reasons("mixed", True))  # batch norm
@@ -357,7 +357,7 @@ def test_heads_of_different_sizes_go_one_by_one():
 @pytest.mark.parametrize("way", WAYS)
 def test_gradients_are_right_at_once(way):
     """By finite differences, in every direction."""
-    shared = tnt.share(variants(mlp, 3), "tucker", eps=0.3, strategy="vmap")
+    shared = tnt.share(variants(mlp, 3), "tucker", eps=0, strategy="vmap")
     xs = torch.randn(3, 4, 4, dtype=torch.float64)
     for _ in range(2):
         WAYS[way](shared, xs)

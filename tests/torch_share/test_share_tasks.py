@@ -71,7 +71,7 @@ def stepped(shared, parameters, rate=0.1):
 
 @METHODS
 def test_unshared_networks_compute_the_same(method):
-    shared = tnt.share(nets(), method, eps=0.2)
+    shared = tnt.share(nets(), method, eps=0)
     shared.train()(draw(), 1)  # so that the running statistics of one task differ
     plain = shared.eval().unshare()
     for model, expected in zip(plain, outputs(shared), strict=True):
@@ -91,7 +91,7 @@ def test_unshared_networks_compute_the_same(method):
 
 
 def test_copies():
-    shared = tnt.share(nets(), eps=0.2)
+    shared = tnt.share(nets(), eps=0)
     expected = outputs(shared)
     file = io.BytesIO()
     torch.save(shared, file)
@@ -141,7 +141,7 @@ def test_precision_and_device():
 @METHODS
 def test_a_new_task_is_the_best_fit_and_others_stay(method):
     given = nets(T + 1)
-    shared, new = tnt.share(given[:T], method, eps=0.3).eval(), given[T]
+    shared, new = tnt.share(given[:T], method, eps=0).eval(), given[T]
     expected, before = outputs(shared), {n: v.clone() for n, v in shared.state_dict().items()}
     stacks = {n: [shared.weights(t)[n].detach().numpy().ravel() for t in range(T)] for n in shared.networks}
     assert shared.add_task(new) == T
@@ -165,7 +165,7 @@ def test_a_new_task_is_the_best_fit_and_others_stay(method):
 
 
 def test_a_task_from_nothing_is_the_mean():
-    shared = tnt.share(nets(), eps=0.2)
+    shared = tnt.share(nets(), eps=0)
     shared.train()(draw(), 1)
     every = [shared.weights(t) for t in range(T)]
     number = shared.add_task()
@@ -178,7 +178,7 @@ def test_a_task_from_nothing_is_the_mean():
 
 
 def test_a_task_is_removed_and_others_stay():
-    shared = tnt.share(nets(), eps=0.2)
+    shared = tnt.share(nets(), eps=0)
     expected, factors = outputs(shared), [p.clone() for p in shared.shared_parameters()]
     refused = [(4, "out of range"), (-1, "out of range"), (True, "whole"), ("a", "no task is called")]
     for wrong, text in refused:
@@ -193,7 +193,7 @@ def test_a_task_is_removed_and_others_stay():
 
 
 def test_training_one_task_leaves_the_others():
-    shared = tnt.share(nets(), eps=0.2)
+    shared = tnt.share(nets(), eps=0)
     before = outputs(shared)
     stepped(shared, shared.task_parameters(2))
     after = outputs(shared)
@@ -207,7 +207,7 @@ def test_frozen_parts_stay_frozen():
     for model in models:
         model.embed.weight.requires_grad_(False)
         model.norm.requires_grad_(False).eval()
-    shared = tnt.share(models, eps=0.2)
+    shared = tnt.share(models, eps=0)
     keys = [n for n, p in shared.named_parameters() if not p.requires_grad]
     assert keys
     assert all("embed" in key or "norm" in key for key in keys)
@@ -231,7 +231,7 @@ def test_stacks_are_kernel_in_out_and_norms_are_not_shared():
         layers = nn.Conv2d(2, 3, (4, 5)), nn.ConvTranspose1d(6, 7, 2), nn.Linear(8, 9), nn.Embedding(10, 11)
         return nn.Sequential(*layers, nn.LayerNorm((12, 13)), nn.PReLU())
 
-    shared = tnt.share([made() for _ in range(2)])
+    shared = tnt.share([made() for _ in range(2)], eps=0)
     assert {name: network.shape for name, network in shared.networks.items()} == {
         "0.weight": (4, 5, 2, 3, 2),
         "1.weight": (2, 6, 7, 2),

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from inspect import isabstract
-from typing import Any, Literal
+from typing import Any, Literal, ParamSpec
 
 import numpy as np
 
 from tnshare.checks import flag
-from tnshare.errors import TnshareError
+from tnshare.errors import TnshareError, TnshareWarning
 from tnshare.network import METHODS, Network, Spec, Tucker
 from tnshare.ops import NDArray
 
+from ._copies import columns, distinct
 from ._rank_choice import ranks_per_svd, ranks_within
 from ._splitting import Budget, Factors, Split, balance_bonds, equalise_norms, hooi, peel_factors
 from ._stack import StackNorms, read_stack, relative_errors
+
+_Given = ParamSpec("_Given")
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,8 +31,9 @@ class Decomposition:
 
     ``error`` is ``||W - W'|| / ||W||``, ``deviation_error`` is ``||W - W'|| / ||W - mean_t W||``, both
     measured with the factors as they are, after rounding; NaN where nobody knows the stack, as for factors
-    of a trained layer. ``warnings`` says in words where a stack looks as if its tasks were not aligned, or
-    where what differs between them was lost.
+    of a trained layer. ``given`` is the number of parameters that came in: those of T dense weights, copies
+    counted once; None where nobody knows. ``warnings`` says in words where a stack looks as if its tasks were
+    not aligned, where what differs between them was lost, and where factors are larger than what came in.
     """
 
     spec: Spec
@@ -36,11 +42,17 @@ class Decomposition:
     error: float = math.nan
     deviation_error: float = math.nan
     warnings: tuple[str, ...] = ()
+    given: int | None = None
 
     @property
     def kept(self) -> float:
-        """The number of parameters as a fraction of the stack's."""
+        """The number of parameters as a fraction of the stack's: of T dense weights."""
         return self.network.parameters / math.prod(self.network.shape)
+
+    @property
+    def kept_of_given(self) -> float:
+        """The number of parameters as a fraction of those that came in; NaN where nobody knows them."""
+        return self.network.parameters / self.given if self.given else math.nan
 
     def __repr__(self) -> str:
         shape = " x ".join(map(str, self.network.shape))
@@ -48,6 +60,20 @@ class Decomposition:
         return f"Decomposition({self.spec!r} of {shape}, error={self.error:.3g}, keeps {kept})"
 
 
+def _aloud(function: Callable[_Given, Decomposition]) -> Callable[_Given, Decomposition]:
+    """What a decomposition warns of, as Python warnings too."""
+
+    @functools.wraps(function)
+    def warning(*args: _Given.args, **kwargs: _Given.kwargs) -> Decomposition:
+        found = function(*args, **kwargs)
+        for text in found.warnings:
+            warnings.warn(text, TnshareWarning, stacklevel=2)
+        return found
+
+    return warning
+
+
+@_aloud
 def decompose(
     stack: Any,
     method: str | type[Spec],
@@ -74,6 +100,7 @@ def decompose(
     ``refine`` improves a Tucker decomposition by orthogonal iteration (HOOI) where that lowers the error.
     ``axes`` names the axes of the stack, ``tasks`` those of them, at the end, that tell tasks apart. Factors
     are balanced, computed in double precision and stored in the dtype of the stack, at least in float32.
+    Those that are larger than what came in are given all the same, with a `TnshareWarning`.
     """
     family = _family(method, refine)
     original, weights, task_sizes = read_stack(stack, axes, tasks)
@@ -103,7 +130,20 @@ def decompose(
     # The Gram matrices that save time are coarse. What was promised is measured, and made good if need be.
     if fixed is None and not per_svd and result.error > bound * (1 + 1e-9) + 4 * reference.rounding:
         result = attempt(exact=True)
-    return replace(result, warnings=_warnings(result, bound, reference)) if fixed is None else result
+    size, count = math.prod(weights.values()), math.prod(task_sizes.values())
+    result = replace(result, given=size * (1 + max(distinct(columns(original, count)))))
+    said = _warnings(result, bound, reference) if fixed is None else ()
+    return replace(result, warnings=(*said, *_larger(result)))
+
+
+def _larger(d: Decomposition) -> tuple[str, ...]:
+    """That factors are larger than what they stand for, if they are."""
+    if d.given is None or d.network.parameters <= d.given:
+        return ()
+    return (
+        f"larger than what came in: {d.network.parameters:,} parameters for {d.given:,}; ask for less with "
+        "eps=, ranks= or max_parameters=, or leave the weights as they are",
+    )
 
 
 def _finish(parts: Split, original: NDArray, reference: StackNorms) -> Decomposition:
@@ -139,7 +179,7 @@ def _warnings(d: Decomposition, bound: float, reference: StackNorms) -> tuple[st
 
 
 def _family(method: Any, refine: bool) -> Any:
-    own = isinstance(method, type) and issubclass(method, Spec) and not isabstract(method)
+    own = isinstance(method, type) and issubclass(method, Spec) and not inspect.isabstract(method)
     flag("refine", refine)
     if not own and (not isinstance(method, str) or method not in METHODS):
         raise TnshareError(f"method must be one of {tuple(METHODS)}: found {method!r}")
@@ -175,3 +215,6 @@ def _bound(
     if not plain or not 0 <= value < 1:
         raise TnshareError(f"eps must be a number with 0 <= eps < 1: found {value!r}")
     return float(value) * (reference.deviation if relative_to == "deviation" else 1.0)
+
+
+quietly = inspect.unwrap(decompose)  # for whoever says what it warns of in words of his own

@@ -14,7 +14,7 @@ from tnshare.network import Network, Node, Spec
 from tnshare.ops import NDArray
 
 from ._compose import squared_norm
-from ._decompose import decompose
+from ._decompose import quietly
 from ._splitting import Factors, equalise_norms
 from ._stack import DTYPES
 
@@ -69,7 +69,7 @@ def decomposed_factors(
     if spec.frozen(network):
         raise TnshareError("frozen codes leave nothing to decompose: draw the factors directly instead")
     stack = _normal(random_stream(seed, "dense"), network.shape, dtype)
-    d = decompose(stack, spec.method, ranks=spec.ranks, axes=network.output, tasks=network.tasks)
+    d = quietly(stack, spec.method, ranks=spec.ranks, axes=network.output, tasks=network.tasks)
     return _scaled(network, d.factors, variance, dtype, list(d.factors))
 
 

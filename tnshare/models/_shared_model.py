@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 
 from tnshare.checks import by_name, flag, patterns, whole
-from tnshare.decomposition import Decomposition, codes, decompose, sharing_strength, task_similarity
+from tnshare.decomposition import Decomposition, codes, quietly, sharing_strength, task_similarity
 from tnshare.errors import TnshareError, TnshareWarning
 from tnshare.network import METHODS, Network
 from tnshare.ops import NDArray
 from tnshare.planning import explain_table
+
+from ._as_given import Kept, given_size, is_exact, not_larger
 
 HARD, SINGLE = "hard", "single"
 Setting = str | Mapping[str, Any]
@@ -39,12 +41,17 @@ class SharedModel:
     orders: Mapping[str, tuple[int, ...]]
     rows: tuple[tuple[str, ...], ...]
     warnings: tuple[str, ...]
+    in_all: str = ""
 
     def report(self) -> str:
-        """A table: for each weight what was done, what it keeps and loses; then the warnings."""
-        titles = ("weight", "shape", "sharing", "parameters", "of", "kept", "error", "of the deviation")
-        lines = explain_table([titles, *self.rows])
-        return "\n".join([*lines, *(f"warning: {text}" for text in self.warnings)])
+        """A table: for each weight what was done, what it keeps and loses; the whole; then the warnings."""
+        sizes, errors = ("parameters", "of", "kept"), ("error", "of the deviation")
+        lines = explain_table(
+            [("weight", "shape", "sharing", *sizes, *errors, "of what came in"), *self.rows]
+        )
+        return "\n".join(
+            [*lines, *filter(None, [self.in_all]), *(f"warning: {text}" for text in self.warnings)]
+        )
 
 
 def share_arrays(
@@ -76,33 +83,62 @@ def share_arrays(
         _check_setting(pattern, setting)
     settings = {name: _setting(name, method, only, except_, layers) for name in names}
     kinds = {name: _kind(name, settings[name], models, orders) for name in names}
-    free = [
-        n
-        for n, kind in kinds.items()
-        if kind not in (HARD, SINGLE) and not _BOUNDS & {*_keywords(settings[n])}
-    ]
-    total = sum(models[0][name].size for name in free)
-    soft: dict[str, Decomposition] = {}
-    hard: dict[str, NDArray] = {}
-    rows: list[tuple[str, ...]] = []
+    sizes = {name: models[0][name].size for name, kind in kinds.items() if kind not in (HARD, SINGLE)}
+    keywords = _bounds_of_each(sizes, settings, bounds, max_parameters)
+    found: dict[str, Kept] = {}
+    said: list[str] = []
     for name, kind in kinds.items():
-        if kind == SINGLE:
-            rows.append(_single_row(name, models))
-        elif kind == HARD:
-            hard[name] = _mean([model[name] for model in models])
-            rows.append(_hard_row(name, hard[name], models))
-        else:
-            own = _keywords(settings[name])
-            stays = bounds if name in free else {*bounds} - _BOUNDS if "eps" in own else ()  # relative_to
-            keywords = {k: bounds[k] for k in stays} | own
-            if max_parameters is not None and name in free:
-                keywords["max_parameters"] = max_parameters * models[0][name].size // total
-            stack = np.stack([model[name].transpose(orders[name]) for model in models], axis=-1)
-            soft[name] = _decomposed(name, stack, kind, keywords)
-            rows.append(_soft_row(name, soft[name], models))
-    single = tuple(name for name, kind in kinds.items() if kind == SINGLE)
-    found = _warned(soft, nothing=len(models) > 1 and not soft and not hard)
-    return SharedModel(soft, hard, single, {name: orders[name] for name in soft}, tuple(rows), tuple(found))
+        weights = [model[name] for model in models]
+        found[name] = _mean(weights) if kind == HARD else None
+        if name in keywords:
+            found[name], texts = _shared_softly(name, weights, orders[name], kind, keywords[name])
+            said += [f"{name}: {text}" for text in texts]
+    soft = {name: kept for name, kept in found.items() if isinstance(kept, Decomposition)}
+    hard = {name: kept for name, kept in found.items() if isinstance(kept, np.ndarray)}
+    single = tuple(name for name, kept in found.items() if kept is None)
+    if len(models) > 1 and len(single) == len(names):
+        said.append("nothing is shared: every weight stays with each task, as the report says")
+    for text in said:
+        warnings.warn(text, TnshareWarning, stacklevel=3)
+    rows = [_row(name, kept, [model[name] for model in models]) for name, kept in found.items()]
+    table = tuple(row.texts for row in rows)
+    return SharedModel(soft, hard, single, {n: orders[n] for n in soft}, table, tuple(said), _in_all(rows))
+
+
+def _bounds_of_each(
+    sizes: Mapping[str, int],
+    settings: Mapping[str, Setting],
+    bounds: Mapping[str, Any],
+    max_parameters: int | None,
+) -> dict[str, dict[str, Any]]:
+    """The keywords of `decompose` for each soft weight; one that has no bound has a part of that of all."""
+    free = [name for name in sizes if not _BOUNDS & {*_keywords(settings[name])}]
+    total = sum(sizes[name] for name in free)
+    found: dict[str, dict[str, Any]] = {}
+    for name in sizes:
+        own = _keywords(settings[name])
+        stays = bounds if name in free else {*bounds} - _BOUNDS if "eps" in own else ()  # relative_to
+        found[name] = {k: bounds[k] for k in stays} | own
+        if max_parameters is not None and name in free:
+            found[name]["max_parameters"] = max_parameters * sizes[name] // total
+    return found
+
+
+def _shared_softly(
+    name: str, weights: Sequence[NDArray], order: Sequence[int], method: str, keywords: Mapping[str, Any]
+) -> tuple[Kept, tuple[str, ...]]:
+    """The weights of all tasks as factors, or as they were if factors are larger; and what to say of it."""
+    stack = np.stack([weight.transpose(order) for weight in weights], axis=-1)
+    try:
+        d: Decomposition = quietly(stack, method, **keywords)
+    except TnshareError as error:
+        raise TnshareError(f"{name}: {error}") from None
+    if is_exact(keywords) or d.given is None or d.network.parameters <= d.given:
+        return d, d.warnings
+    kept, text = not_larger(d, weights, stack)
+    if kept is d:
+        return d, d.warnings
+    return kept, (*(one for one in d.warnings if one.startswith("unaligned")), text)  # no other holds now
 
 
 def _mean(weights: Sequence[NDArray]) -> NDArray:
@@ -110,35 +146,6 @@ def _mean(weights: Sequence[NDArray]) -> NDArray:
     dtype = weights[0].dtype
     found: NDArray = np.mean(weights, axis=0, dtype=np.result_type(dtype, np.float32)).astype(dtype)
     return found
-
-
-def _warned(soft: Mapping[str, Decomposition], nothing: bool) -> list[str]:
-    """What is worth knowing, for the report; it is a warning of Python too."""
-    found = [f"{name}: {text}" for name, d in soft.items() for text in (*d.warnings, *_larger(d))]
-    if nothing:
-        found.append("nothing is shared: every weight stays with each task, as the report says")
-    for text in found:
-        warnings.warn(text, TnshareWarning, stacklevel=4)
-    return found
-
-
-def _larger(d: Decomposition) -> list[str]:
-    """That factors are larger than what they stand for, if they are."""
-    dense = math.prod(d.network.shape)
-    if d.network.parameters <= dense:
-        return []
-    return [
-        f"larger than what came in: {d.network.parameters:,} parameters for {dense:,}; ask for less with "
-        "eps=, ranks= or max_parameters=, or leave it to each task with layers={...: 'single'}"
-    ]
-
-
-def _decomposed(name: str, stack: NDArray, method: str, keywords: Mapping[str, Any]) -> Decomposition:
-    """A stack as factors; what is wrong with it is said with the name of the weight."""
-    try:
-        return decompose(stack, method, **keywords)
-    except TnshareError as error:
-        raise TnshareError(f"{name}: {error}") from None
 
 
 def sharing_of_layers(weights: Factorised, normalise: bool) -> dict[str, float]:
@@ -207,7 +214,7 @@ def _check_setting(pattern: str, setting: Any) -> None:
     """Refuse keywords of `decompose` that there are not."""
     known = (
         "method",
-        *(name for name, p in signature(decompose).parameters.items() if p.kind == p.KEYWORD_ONLY),
+        *(name for name, p in signature(quietly).parameters.items() if p.kind == p.KEYWORD_ONLY),
     )
     for name in setting if isinstance(setting, Mapping) else ():
         if name not in known:
@@ -218,27 +225,51 @@ def _keywords(setting: Setting) -> dict[str, Any]:
     return {} if isinstance(setting, str) else {k: v for k, v in setting.items() if k != "method"}
 
 
-def _single_row(name: str, models: Sequence[Mapping[str, NDArray]]) -> tuple[str, ...]:
-    size = sum(model[name].size for model in models)
-    alike = len({model[name].shape for model in models}) == 1
-    shape = _shape(models[0][name].shape) if alike else "differs"
-    return name, shape, SINGLE, f"{size:,}", f"{size:,}", "100.0 %", "-", "-"
+@dataclass(frozen=True)
+class _Row:
+    """A weight in the report; ``stored``, ``dense`` and ``given`` are numbers of parameters."""
+
+    name: str
+    shape: str
+    sharing: str
+    stored: int
+    dense: int
+    given: int
+    lost: tuple[str, str] = ("-", "-")
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What stands in the table."""
+        fractions = _percent(self.stored, self.dense), *self.lost, _percent(self.stored, self.given)
+        return self.name, self.shape, self.sharing, f"{self.stored:,}", f"{self.dense:,}", *fractions
 
 
-def _soft_row(name: str, d: Decomposition, models: Sequence[Mapping[str, NDArray]]) -> tuple[str, ...]:
-    size = sum(model[name].size for model in models)
-    kept = f"{d.network.parameters:,}", f"{size:,}", f"{100 * d.kept:.1f} %"
-    errors = f"{d.error:.3g}", f"{d.deviation_error:.3g}"
-    return name, _shape(models[0][name].shape), repr(d.spec), *kept, *errors
+def _row(name: str, kept: Kept, weights: Sequence[NDArray]) -> _Row:
+    shapes = {weight.shape for weight in weights}
+    shape = _shape(weights[0].shape) if len(shapes) == 1 else "differs"
+    dense, given = sum(weight.size for weight in weights), given_size(weights)
+    if kept is None:
+        return _Row(name, shape, SINGLE, dense, dense, given)
+    if isinstance(kept, Decomposition):
+        lost = f"{kept.error:.3g}", f"{kept.deviation_error:.3g}"
+        return _Row(name, shape, repr(kept.spec), kept.network.parameters, dense, given, lost)
+    wide = np.result_type(kept.dtype, np.float32)
+    off = math.sqrt(sum(float(np.linalg.norm((weight - kept).astype(wide))) ** 2 for weight in weights))
+    norm = math.sqrt(sum(float(np.linalg.norm(weight.astype(wide))) ** 2 for weight in weights)) or 1.0
+    return _Row(name, shape, HARD, kept.size, dense, given, (f"{off / norm:.3g}", "1" if off else "0"))
 
 
-def _hard_row(name: str, mean: NDArray, models: Sequence[Mapping[str, NDArray]]) -> tuple[str, ...]:
-    size = sum(model[name].size for model in models)
-    wide = np.result_type(mean.dtype, np.float32)
-    lost = math.sqrt(sum(float(np.linalg.norm((model[name] - mean).astype(wide))) ** 2 for model in models))
-    norm = math.sqrt(sum(float(np.linalg.norm(model[name].astype(wide))) ** 2 for model in models)) or 1.0
-    kept = f"{mean.size:,}", f"{size:,}", f"{100 * mean.size / max(size, 1):.1f} %"
-    return name, _shape(mean.shape), HARD, *kept, f"{lost / norm:.3g}", "1" if lost else "0"
+def _in_all(rows: Sequence[_Row]) -> str:
+    """How large all of it is, of T dense networks and of what came in."""
+    stored, dense, given = (sum(getattr(row, k) for row in rows) for k in ("stored", "dense", "given"))
+    return (
+        f"in all {stored:,} parameters: {_percent(stored, dense)} of the {dense:,} of dense networks, "
+        f"{_percent(stored, given)} of the {given:,} that came in, copies counted once"
+    )
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / max(whole, 1):,.1f} %"
 
 
 def _check_patterns(names: Sequence[str], patterns: Sequence[str]) -> None:

@@ -54,7 +54,8 @@ def restore(
         for column in zip(*leaves, strict=True)
     ]
     treedefs = one_if_alike([jax.tree.structure(one) for one in trees])
-    _check_heads([entry for entry, _ in made], treedefs)
+    if len(trees) == 1:
+        _check_heads([entry for entry, _ in made], treedefs[0])
     summary = SharedModel({}, {}, (), {}, (), ()).report()  # nobody knows any more what was lost
     return assembled(made, treedefs, Roster(tasks, state.names), summary)
 
@@ -137,10 +138,10 @@ def _check_all_there(leaves: Sequence[Leaf], here: Mapping[str, Any]) -> None:
         )
 
 
-def _check_heads(entries: Sequence[Entry], treedefs: Sequence[Any]) -> None:
+def _check_heads(entries: Sequence[Entry], treedef: Any) -> None:
     """Refuse one module for heads of several sizes: those of other tasks would have its size."""
     heads = [entry.name for entry in entries if isinstance(entry, RaggedLeaf)]
-    if heads and len(treedefs) == 1 and may_know_sizes(treedefs[0]):
+    if heads and may_know_sizes(treedef):
         raise tn.TnshareError(
             f"{heads[0]} differs in shape between tasks, and the tree has modules that may know its size: "
             "give one tree for each task, in a list or a dict as share takes them"

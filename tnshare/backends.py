@@ -17,7 +17,7 @@ def names() -> tuple[str, ...]:
 def load(name: str) -> Any:
     """Import the adapter of that name; its ``ops`` is a `tnshare.ops.Ops`."""
     found = _found()
-    if name not in found:
+    if not isinstance(name, str) or name not in found:
         raise TnshareError(f"no backend is called {name!r}: expected one of {names()}")
     return found[name].load()
 

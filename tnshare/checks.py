@@ -2,12 +2,61 @@
 
 from __future__ import annotations
 
+import math
 import operator
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
 import numpy as np
 
 from .errors import TnshareError
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False, and nothing that only counts as one: "no" would be True."""
+    if not isinstance(value, bool | np.bool_):
+        raise TnshareError(f"{name} must be True or False: found {value!r}")
+    return bool(value)
+
+
+def listed(name: str, value: Any, what: str) -> tuple[Any, ...]:
+    """What is given in an order, more than once readable: no string, no set, no generator."""
+    if isinstance(value, str | bytes | Set | Mapping | Iterator) or not isinstance(value, Iterable):
+        raise TnshareError(f"{name} must be a list of {what}: found {value!r}")
+    return tuple(value)
+
+
+def patterns(name: str, value: Any) -> tuple[str, ...]:
+    """Several names, or patterns of them; one alone would be read letter by letter."""
+    found = listed(name, value, "strings")
+    if not all(isinstance(one, str) for one in found):
+        raise TnshareError(f"{name} must be a list of strings: found {value!r}")
+    return found
+
+
+def by_name(name: str, value: Any, what: str) -> Mapping[str, Any]:
+    """A dict whose keys are strings."""
+    if not isinstance(value, Mapping):
+        raise TnshareError(f"{name} must be a dict {what}: found {type(value).__name__}")
+    if not all(isinstance(key, str) for key in value):
+        raise TnshareError(f"{name} must be a dict {what}, with strings for keys: found {tuple(value)}")
+    return value
+
+
+def positive(name: str, value: Any) -> float:
+    """A finite number of more than 0."""
+    plain = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not plain or not 0 < value < math.inf:
+        raise TnshareError(f"{name} must be a positive number: found {value!r}")
+    return float(value)
+
+
+def check_numbers(name: str, array: Any) -> None:
+    """Refuse arrays of NumPy that hold no numbers, or not all of them; other frameworks have none such."""
+    if isinstance(array, np.ma.MaskedArray):
+        raise TnshareError(f"{name} must have all its entries: found a masked array; fill it first")
+    if isinstance(array, np.ndarray) and array.dtype.kind in "OSUMm":
+        raise TnshareError(f"{name} must be an array of numbers: found dtype {array.dtype}")
 
 
 def is_whole(value: Any) -> bool:

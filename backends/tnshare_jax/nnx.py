@@ -14,7 +14,9 @@ except ModuleNotFoundError as error:
 import jax
 import jax.numpy as jnp
 
+import tnshare as tn
 from tnshare.layers import Layer as Description
+from tnshare.layers import check_layer
 
 from ._ops import Precision
 from .layers import init, modules
@@ -55,6 +57,9 @@ class Layer(nnx.Module):
         self.description = description
         self.dimension_numbers = dimension_numbers
         self.precision, self.preferred_element_type = precision, preferred_element_type
+        if not isinstance(rngs, nnx.Rngs | None):
+            raise tn.TnshareError(f"rngs must be an nnx.Rngs: found {rngs!r}")
+        check_layer(description)
         drawn = modules.one_seed(seed, None if rngs is None else rngs.params(), "rngs")
         for name, value in init(description, drawn, dtype).items():
             setattr(self, name, _kind(description, name)(value))

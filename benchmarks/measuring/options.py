@@ -8,6 +8,7 @@ import re
 from argparse import ArgumentTypeError
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from tnshare.errors import TnshareError
 
@@ -37,6 +38,15 @@ def gibibytes(text: str) -> float:
     if number > _MOST:
         raise ArgumentTypeError(f"must be at most {_MOST} GiB: found {text}")
     return number
+
+
+def folder(text: str) -> Path:
+    """A folder, or where one can be made."""
+    path = Path(text)
+    for part in (path, *path.parents):
+        if part.exists() and not part.is_dir():
+            raise ArgumentTypeError(f"must be a folder: found {text!r}, a file")
+    return path
 
 
 def share(text: str) -> float:

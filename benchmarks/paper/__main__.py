@@ -11,6 +11,7 @@ import torch
 
 from benchmarks.measuring.allocator import keep_memory
 from benchmarks.measuring.options import count, error, positive, seed, share, threads, told
+from benchmarks.measuring.options import folder as place
 from benchmarks.measuring.records import RESULTS
 
 from . import commands
@@ -31,8 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rates", type=positive, nargs="+", default=[], help="of Adam, to cross-validate")
     parser.add_argument("--eps", type=error, nargs="+", default=[], help="of soft sharing, to cross-validate")
     parser.add_argument("--threads", type=threads, default=1, help="of torch (1)")
-    parser.add_argument("--results", type=Path, default=RESULTS / "paper")
-    parser.add_argument("--work", type=Path, default=Path(platformdirs.user_cache_dir("tnshare")) / "paper")
+    parser.add_argument("--results", type=place, default=RESULTS / "paper")
+    parser.add_argument("--work", type=place, default=Path(platformdirs.user_cache_dir("tnshare")) / "paper")
     options = parser.parse_args(arguments)
     if (options.rates or options.eps or options.repeats) and not options.folds:
         parser.error("--rates, --eps and --repeats are of a cross-validation: give --folds too")

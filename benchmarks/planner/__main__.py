@@ -19,7 +19,6 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from benchmarks import grid
@@ -27,7 +26,7 @@ from benchmarks.grid import Point
 from benchmarks.measuring import records, result_files
 from benchmarks.measuring.allocator import give_back, keep_memory
 from benchmarks.measuring.empty_cache import own_cache
-from benchmarks.measuring.options import pattern, positive, told
+from benchmarks.measuring.options import folder, pattern, positive, told
 from benchmarks.measuring.timing import Clock, allot, in_a_row, interleave, once
 
 from . import planner_report, verdicts
@@ -178,7 +177,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--report", action="store_true", help="only make planner.md of planner.json")
     parser.add_argument("--seconds", type=positive, default=2.0, help="of rounds for each point (2)")
-    parser.add_argument("--results", type=Path, default=records.RESULTS, help="folder (benchmarks/results)")
+    parser.add_argument("--results", type=folder, default=records.RESULTS, help="folder (benchmarks/results)")
     return parser.parse_args(arguments)
 
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from benchmarks.measuring import records, result_files
 from benchmarks.measuring.allocator import keep_memory
 from benchmarks.measuring.empty_cache import own_cache
-from benchmarks.measuring.options import device, positive, threads, told
+from benchmarks.measuring.options import device, folder, positive, threads, told
 from benchmarks.measuring.records import RESULTS
 from benchmarks.measuring.resuming import progress, run
 from benchmarks.peers.frameworks import fix_threads, make_bench
@@ -103,7 +102,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", type=device, default="cpu", help="cpu, cuda, cuda:1, ... (cpu)")
     parser.add_argument("--seconds", type=positive, help="of rounds for each point (0.2, with --full 2)")
     parser.add_argument("--threads", type=threads, default=1, help="threads of the linear algebra (1)")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder (benchmarks/results)")
+    parser.add_argument("--results", type=folder, default=RESULTS, help="folder (benchmarks/results)")
     options = parser.parse_args(arguments)
     known = JAX if options.backend == "jax" else FULL
     for name in options.suites:

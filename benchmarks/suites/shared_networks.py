@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from torch import nn
 import tnshare as tn
 from benchmarks.measuring import records, result_files
 from benchmarks.measuring.allocator import keep_memory
-from benchmarks.measuring.options import count
+from benchmarks.measuring.options import count, folder
 from benchmarks.measuring.peak import peak_bytes
 from benchmarks.measuring.timing import Timing, interleave, laps, noise_floor
 from benchmarks.showing.cells import table
@@ -42,7 +41,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--rounds", type=count, default=15, help="rounds in which every program runs once (15)"
     )
-    parser.add_argument("--results", type=Path, default=records.RESULTS, help="folder (benchmarks/results)")
+    parser.add_argument("--results", type=folder, default=records.RESULTS, help="folder (benchmarks/results)")
     parser.add_argument("--part", choices=PARTS, help="what to measure (all)")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)

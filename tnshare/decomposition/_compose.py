@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from tnshare.checks import fresh, is_whole
+from tnshare.checks import check_numbers, fresh, is_whole
 from tnshare.errors import TnshareError
 from tnshare.network import Network, Node
-from tnshare.ops import Array, NDArray, Ops, numpy_ops
+from tnshare.ops import Array, NDArray, Ops, check_ops, numpy_ops
 from tnshare.planning import PROFILES, Choice, Goal, Move, Plan, best_plans, choose, take_rows
 
 _LARGE, _LONG, _MANY = 1 << 20, 64, 16  # numbers of the weights and of what is written in one go; tasks
@@ -31,6 +31,7 @@ def compose(
     for its tasks.
     """
     arrays = factors_in_order(network, factors)
+    check_ops(ops)
     if task is None:
         return _all_tasks(network, arrays, ops)
     choice = choose(task, network, ops)
@@ -54,7 +55,13 @@ def chosen_arrays(network: Network, arrays: list[Array], choice: Choice, ops: Op
 
 
 def factors_in_order(network: Network, factors: Mapping[str, Array]) -> list[Array]:
-    """The arrays in the order of the nodes; refuses missing ones and wrong shapes."""
+    """The arrays in the order of the nodes; refuses missing ones, wrong shapes, and what holds no numbers."""
+    if not isinstance(network, Network):
+        raise TnshareError(f"network must be a tnshare.Network: found {type(network).__name__}")
+    if not isinstance(factors, Mapping):
+        raise TnshareError(
+            f"factors must be a dict with {tuple(network.shapes)}: found {type(factors).__name__}"
+        )
     arrays = []
     for node in network.nodes:
         if node.name not in factors:
@@ -64,6 +71,7 @@ def factors_in_order(network: Network, factors: Mapping[str, Array]) -> list[Arr
         if shape != node.shape:
             found = shape if hasattr(array, "shape") else f"a {type(array).__name__}, not an array"
             raise TnshareError(f"the factor {node!r} must have shape {node.shape}: found {found}")
+        check_numbers(f"the factor {node.name!r}", array)
         arrays.append(array)
     return arrays
 

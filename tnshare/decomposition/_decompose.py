@@ -8,10 +8,12 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from inspect import isabstract
 from typing import Any, Literal, ParamSpec
 
 import numpy as np
 
+from tnshare.checks import flag
 from tnshare.errors import TnshareError, TnshareWarning
 from tnshare.network import METHODS, Network, Spec, Tucker
 from tnshare.ops import NDArray
@@ -178,7 +180,8 @@ def _warnings(d: Decomposition, bound: float, reference: StackNorms) -> tuple[st
 
 
 def _family(method: Any, refine: bool) -> Any:
-    own = isinstance(method, type) and issubclass(method, Spec)
+    own = isinstance(method, type) and issubclass(method, Spec) and not isabstract(method)
+    flag("refine", refine)
     if not own and (not isinstance(method, str) or method not in METHODS):
         raise TnshareError(f"method must be one of {tuple(METHODS)}: found {method!r}")
     family = method if own else METHODS[method]

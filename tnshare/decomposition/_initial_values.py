@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tnshare.checks import whole
+from tnshare.checks import positive, whole
 from tnshare.errors import TnshareError
 from tnshare.network import Network, Node, Spec
 from tnshare.ops import NDArray
@@ -40,7 +40,7 @@ def random_factors(
     comes from; given codes of unequal length or more rows than weights) columns have unit length, tasks
     scatter, and the mean over them is exact.
     """
-    _check(variance, dtype)
+    _check(network, variance, dtype)
     given = {name: np.asarray(value) for name, value in (frozen or {}).items()}
     for node in network.nodes:
         if not node.learnt and node.name not in given:
@@ -62,7 +62,7 @@ def decomposed_factors(
     Truncation takes variance away, so the factors are scaled until the mean square over all tasks is the
     stated one; single tasks scatter around it. Needs memory for the dense weights.
     """
-    _check(variance, dtype)
+    _check(network, variance, dtype)
     weights, tasks = ({axis: network.sizes[axis] for axis in a} for a in (network.weight_axes, network.tasks))
     if spec.build(weights, tasks) != network:
         raise TnshareError(f"the network is not one of {spec!r}: found {network!r}")
@@ -144,9 +144,10 @@ def _normal(stream: np.random.Generator, shape: Sequence[int], dtype: Any) -> ND
     return result
 
 
-def _check(variance: float, dtype: Any) -> None:
-    if not isinstance(variance, int | float | np.number) or not 0 < variance < math.inf:
-        raise TnshareError(f"variance must be a positive number: found {variance!r}")
+def _check(network: Any, variance: Any, dtype: Any) -> None:
+    if not isinstance(network, Network):
+        raise TnshareError(f"network must be a tnshare.Network: found {type(network).__name__}")
+    positive("variance", variance)
     try:
         name = np.dtype(dtype).name
     except TypeError:

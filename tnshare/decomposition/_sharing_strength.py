@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tnshare.checks import check_numbers, flag
 from tnshare.errors import TnshareError
 from tnshare.network import Network, Node
 from tnshare.ops import NDArray
@@ -70,7 +71,8 @@ def sharing_strength(codes: NDArray, normalise: bool = True) -> float:
     ``normalise`` takes absolute values, then the softmax of each column, as the paper does for learnt codes.
     Without it the codes are compared as they are: 0 for single-task learning (``S = I``), 1 for hard sharing.
     """
-    S = np.asarray(codes)
+    flag("normalise", normalise)
+    S = _matrix(codes)
     if S.ndim != 2 or S.size == 0 or S.dtype.kind not in "fciu" or not np.isfinite(S).all():
         raise TnshareError(f"codes must be a finite K x T matrix: found {S.dtype} of shape {S.shape}")
     S = S.astype(np.complex128 if S.dtype.kind == "c" else np.float64)
@@ -96,14 +98,24 @@ def task_similarity(network: Network, factors: Mapping[str, Any]) -> NDArray:
     It depends on no convention about codes. With two task axes a task is a pair, in row-major order. A task
     with all weights zero has similarity 0 to every task but itself.
     """
-    tasks = math.prod(network.sizes[axis] for axis in network.tasks)
     arrays, _ = _scaled(network, factors)
+    tasks = math.prod(network.sizes[axis] for axis in network.tasks)
     products = gram(network, arrays, network.tasks).reshape(tasks, tasks).real
     norms = np.sqrt(np.maximum(np.diagonal(products), 0))
     inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
     similarity: NDArray = np.clip(products * inverse[:, None] * inverse, -1, 1)
     np.fill_diagonal(similarity, 1)
     return similarity
+
+
+def _matrix(codes: Any) -> NDArray:
+    """Codes in NumPy; what it cannot read becomes an array of nothing."""
+    if isinstance(codes, np.ma.MaskedArray):
+        check_numbers("codes", codes)
+    try:
+        return np.asarray(codes)
+    except ValueError:  # rows of different lengths
+        return np.empty(0, object)
 
 
 def _code_node(network: Network, axis: str | None) -> tuple[Node, tuple[str, ...]]:
@@ -131,7 +143,9 @@ def _has_core(network: Network, bonds: tuple[str, ...]) -> bool:
 
 def _scaled(network: Network, factors: Mapping[str, Any]) -> tuple[dict[str, NDArray], float]:
     """The factors in double precision, each with the largest entry 1; the logarithm of what that took."""
-    arrays = factors_in_order(network, {name: np.asarray(factor) for name, factor in factors.items()})
+    if isinstance(factors, Mapping):
+        factors = {name: np.asarray(factor) for name, factor in factors.items()}
+    arrays = factors_in_order(network, factors)
     scaled, logarithm = {}, 0.0
     for node, array in zip(network.nodes, arrays, strict=True):
         largest = float(np.abs(array).max())

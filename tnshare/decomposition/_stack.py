@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tnshare.checks import patterns
 from tnshare.errors import TnshareError
 from tnshare.network import Network
 from tnshare.ops import NDArray, numpy_ops
@@ -72,7 +73,7 @@ def read_stack(
 ) -> tuple[NDArray, dict[str, int], dict[str, int]]:
     """The stack as a contiguous array, with the sizes of its weight axes and of its task axes."""
     array = _as_array(stack)
-    axes = None if axes is None else tuple(axes)
+    axes = None if axes is None else patterns("axes", axes)
     if isinstance(tasks, str):
         tasks = (tasks,)
     if not isinstance(tasks, Sequence | None):

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import product
 from typing import Any, Literal, get_args
 
-from tnshare.checks import whole
+from tnshare.checks import flag, listed, whole
 from tnshare.errors import TnshareError
 from tnshare.planning import (
     PROFILES,
@@ -183,6 +183,9 @@ class Calls:
         self, way: Way, batch: int, like: Any, training: bool, sizes: Sequence[int] | None
     ) -> Decision:
         """What an eager call decides; where calls are compiled, what a traced one does."""
+        flag("training", training)
+        if sizes is not None:
+            sizes = tuple(whole("sizes", size) for size in listed("sizes", sizes, "whole numbers"))
         shape = self.shape(way, (whole("batch", batch, least=0),), sizes)
         rows = self.kind.rows_of(way, None, shape)
         concrete = 0 not in rows and self._may_look(like, ())

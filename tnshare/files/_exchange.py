@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from tnshare.checks import check_numbers
 from tnshare.decomposition import Decomposition, factors_in_order
 from tnshare.errors import TnshareError
-from tnshare.layers import Layer
+from tnshare.layers import Layer, check_layer
 from tnshare.ops import NDArray
 
 from ._state import Saved, State
@@ -21,10 +22,15 @@ _WORDS = {"weight": ("kernel", "w", "embedding", "embeddings", "scale"), "bias":
 
 def layer_state(layer: Layer, params: Mapping[str, Any]) -> State:
     """The parameters of a layer for `tnshare.save`: the decomposition "weight", and the bias."""
+    check_layer(layer)
+    given = {name: value for name, value in params.items() if name in layer.shapes}
+    if missing := set(layer.shapes) - set(given):
+        raise TnshareError(f"expected params with {tuple(layer.shapes)}: {sorted(missing)[0]!r} is missing")
     factors = {
         name: np.asarray(params[name]) if name in params else layer.frozen[name]
         for name in layer.network.shapes
     }
+    factors_in_order(layer.network, factors)
     weight = Decomposition(layer.spec, layer.network, factors)
     return State({"weight": weight, **({"bias": np.asarray(params["bias"])} if layer.bias_size else {})})
 
@@ -40,6 +46,8 @@ def layer_params(layer: Layer, state: State) -> dict[str, NDArray]:
     shape = layer.shapes.get("bias", ())
     if layer.bias_size and np.shape(bias) != shape:  # type: ignore[arg-type]
         raise TnshareError(f"the bias must have shape {shape}: found {np.shape(bias)}")  # type: ignore[arg-type]
+    if layer.bias_size:
+        check_numbers("the bias", np.asarray(bias))
     return layer.adopt(weight) | ({"bias": np.asarray(bias)} if layer.bias_size else {})
 
 

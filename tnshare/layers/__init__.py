@@ -2,7 +2,7 @@
 
 from ._compiled_timing import source, tune
 from ._functions import apply, calls_for, fan_out, weight
-from ._layer import Layer, Tasks
+from ._layer import Layer, Tasks, check_layer
 from ._linear import Linear
 from .convolution._conv import Conv
 from .embedding._embedding import Embedding

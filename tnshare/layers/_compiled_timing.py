@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from tnshare.checks import whole
+from tnshare.checks import flag, listed, whole
 from tnshare.errors import TnshareError
 from tnshare.execution import Calls, Runner, Shape, has_gradient, time_in_rounds
 from tnshare.ops import Ops
 from tnshare.planning import Way
 
 from ._functions import cached_calls, checked_factors
-from ._layer import Layer
+from ._layer import Layer, check_layer
 from .embedding._embedding import Embedding
 
 
@@ -38,7 +38,11 @@ def tune(
     that are traced from now on run the fastest.
     """
     calls = _calls(layer, ops)
-    like = next(iter(params.values()), None)
+    like = next(iter(params.values()), None) if isinstance(params, Mapping) else None
+    if like is None and not isinstance(params, Mapping):
+        found = type(params).__name__
+        raise TnshareError(f"expected params by name, a dict with {tuple(layer.shapes)}: found {found}")
+    flag("training", training)
     if like is None:
         raise TnshareError(f"expected params with {tuple(layer.shapes)}: found none")
     if ops.values(like) is None:
@@ -65,17 +69,17 @@ def source(
 ) -> str:
     """What a traced call of so many rows runs, in a framework's operations; ``like`` is any array of it."""
     calls = _calls(layer, ops)
+    flag("training", training)
     return calls.source(way, batch, like, training=training, sizes=_sizes(batch, sizes))
 
 
 def _sizes(batch: int, sizes: Sequence[int]) -> Shape:
     whole("batch", batch)
-    return tuple(whole("sizes", size) for size in sizes)
+    return tuple(whole("sizes", size) for size in listed("sizes", sizes, "whole numbers"))
 
 
 def _calls(layer: Layer, ops: Ops[Any]) -> Calls:
-    if not isinstance(layer, Layer):
-        raise TnshareError(f"expected a description such as tnshare.Linear: found {type(layer).__name__}")
+    check_layer(layer)
     return cached_calls(layer, ops)
 
 

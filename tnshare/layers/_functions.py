@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from tnshare.checks import check_numbers, flag
 from tnshare.decomposition import compose, factors_in_order
 from tnshare.errors import TnshareError
 from tnshare.execution import CallKind, Calls, Strategy
-from tnshare.ops import Array, Ops, numpy_ops
+from tnshare.ops import Array, Ops, check_ops, numpy_ops
 from tnshare.planning import Candidate
 
-from ._layer import Layer
+from ._layer import Layer, check_layer
 from ._linear import Linear
 from ._linear_kind import LinearKind
 from .convolution._conv import Conv
@@ -41,6 +42,7 @@ def apply(
     place of (..., in). ``training`` chooses plans that are fast with the backward pass. Without
     ``ops`` the arrays are NumPy's.
     """
+    flag("training", training)
     factors = checked_factors(ops, layer, params, x)
     result: Array = cached_calls(layer, ops).apply(factors, params.get("bias"), x, task, training)
     return result
@@ -55,6 +57,7 @@ def fan_out(
     training: bool = False,
 ) -> Array:
     """The same ``x`` (..., in) through every task: (T, ..., out), or (T1, T2, ..., out)."""
+    flag("training", training)
     factors = checked_factors(ops, layer, params, x)
     result: Array = cached_calls(layer, ops).fan_out(factors, params.get("bias"), x, training)
     return result
@@ -68,6 +71,7 @@ def weight(
     ops: Ops[Array] = numpy_ops,  # type: ignore[assignment]
 ) -> Array:
     """The composed weights with the axes ``layer.network.output``, of all tasks or of some."""
+    _check_layer(layer, params)
     return compose(layer.network, _all_factors(ops, layer, params), task, ops=ops)
 
 
@@ -79,18 +83,29 @@ def cached_calls(layer: Layer, ops: Ops[Any]) -> Calls:
 
 def checked_factors(ops: Ops[Array], layer: Layer, params: Mapping[str, Array], x: Array) -> list[Array]:
     """The arrays of all nodes in order, after a look at what was given."""
-    if not isinstance(layer, Layer):
-        kind = f"{type(layer).__module__}.{type(layer).__name__}"
-        raise TnshareError(f"expected a description such as tnshare.Linear: found {kind}")
+    _check_layer(layer, params)
+    if not hasattr(x, "shape"):
+        raise TnshareError(f"x must be an array: found {type(x).__name__}")
+    check_numbers("x", x)
+    if layer.bias:
+        bias = params.get("bias")
+        shape = getattr(bias, "shape", None)
+        if shape is None or tuple(shape) != layer.shapes["bias"]:
+            found = type(bias).__name__ if shape is None else tuple(shape)
+            raise TnshareError(
+                f"expected params['bias'] of shape {layer.shapes['bias']}: see layer.shapes; found {found}"
+            )
+        check_numbers("params['bias']", bias)
+    check_ops(ops)
+    return factors_in_order(layer.network, _all_factors(ops, layer, params))
+
+
+def _check_layer(layer: Any, params: Any) -> None:
+    check_layer(layer)
     if not isinstance(params, Mapping):
         raise TnshareError(
             f"expected params by name, a dict with {tuple(layer.shapes)}: found {type(params).__name__}"
         )
-    if not hasattr(x, "shape"):
-        raise TnshareError(f"x must be an array: found {type(x).__name__}")
-    if layer.bias and tuple(params["bias"].shape if "bias" in params else ()) != layer.shapes["bias"]:
-        raise TnshareError(f"expected params['bias'] of shape {layer.shapes['bias']}: see layer.shapes")
-    return factors_in_order(layer.network, _all_factors(ops, layer, params))
 
 
 def _all_factors(ops: Ops[Array], layer: Layer, params: Mapping[str, Array]) -> Mapping[str, Array]:

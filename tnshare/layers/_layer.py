@@ -101,6 +101,11 @@ class Layer(ABC):
     def adopt(self, decomposition: Decomposition) -> dict[str, NDArray]:
         """The factors of a decomposition under the names of this layer's parameters."""
         d = decomposition
+        if not isinstance(d, Decomposition):
+            raise TnshareError(
+                f"a decomposition by {self.spec!r} of weights {self.network.shape} was expected: "
+                f"found {type(d).__name__}"
+            )
         if d.spec != self.spec or d.network.shape != self.network.shape:
             raise TnshareError(
                 f"a decomposition by {self.spec!r} of weights {self.network.shape} was expected: found {d!r}"
@@ -128,6 +133,13 @@ class Layer(ABC):
         _ = self.network  # a wrong rank is told now, not at the first call
 
 
+def check_layer(layer: Any) -> None:
+    """Refuse what is no description of a layer."""
+    if not isinstance(layer, Layer):
+        kind = f"{type(layer).__module__}.{type(layer).__name__}"
+        raise TnshareError(f"expected a description such as tnshare.Linear: found {kind}")
+
+
 def _checked(factors: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> NDArray:
     """A factor of a decomposition; one of another shape would be broadcast."""
     found = factors.get(name)
@@ -150,7 +162,10 @@ def read_tasks(tasks: Tasks, reserved: Sequence[str]) -> tuple[tuple[str, int], 
     for name, _ in pairs:
         if name in (*reserved, "tasks") or not name.isidentifier():
             used = ", ".join(reserved)
-            raise TnshareError(f"a task axis cannot be called {name!r}: the layer itself uses {used}")
+            raise TnshareError(
+                f"a task axis cannot be called {name!r}: the layer itself uses {used}, and it must be an "
+                "identifier"
+            )
     if len(dict(pairs)) != len(pairs):
         raise TnshareError(f"task axes must have different names: found {tasks!r}")
     return tuple((name, whole(f"tasks[{name!r}]", size)) for name, size in pairs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tnshare.checks import whole
+from tnshare.checks import flag, whole
 from tnshare.errors import TnshareError
 from tnshare.network import Spec
 from tnshare.planning import (
@@ -17,6 +17,7 @@ from tnshare.planning import (
     Way,
     bucket,
     candidates,
+    check_profile,
     keep_limit,
 )
 
@@ -67,7 +68,8 @@ class Linear(Layer):
         task (``"each"``). ``inner`` is the number of vectors in a row, if rows of ``"mixed"`` have several.
         Training counts the backward pass.
         """
-        return candidates(self._job(way, batch, inner, training, concrete=False), device)[0].plan
+        job = self._job(way, batch, inner, training, concrete=False)
+        return candidates(job, check_profile(device))[0].plan
 
     def candidates(
         self, way: Way, batch: int, inner: int | None = None, *, training: bool = True, device: Profile = CPU
@@ -78,11 +80,13 @@ class Linear(Layer):
         are grouped by task. In inference, what depends on factors alone is taken to be kept between calls.
         """
         job = self._job(way, batch, inner, training, concrete=True)
+        check_profile(device)
         return candidates(job if training else replace(job, keep=keep_limit(self.network, way)), device)
 
     def _job(self, way: Way, batch: int, inner: int | None, training: bool, concrete: bool) -> Job:
         if way not in WAYS:
             raise TnshareError(f"way must be one of {WAYS}: found {way!r}")
+        flag("training", training)
         rows = bucket(whole("batch", batch, least=0))
         vectors = None if inner is None else bucket(whole("inner", inner, least=0))
         return Job(self.network, way, rows, vectors, training, 0, concrete, self.bias)

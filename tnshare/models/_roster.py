@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,10 @@ class Roster:
     @staticmethod
     def of(tasks: Mapping[str, Any] | Sequence[Any], what: str) -> Roster:
         """The roster of what was given for each task: a list, or a dict whose keys are the tasks' names."""
+        if isinstance(tasks, Set):
+            raise TnshareError(
+                f"{what} must be a list, one for each task, in order: found {type(tasks).__name__}"
+            )
         if not len(tasks):
             raise TnshareError(f"no {what} were given: expected a list of them, one for each task")
         names = tuple(tasks) if isinstance(tasks, Mapping) else ()
@@ -52,6 +56,8 @@ class Roster:
             raise TnshareError(
                 "tasks have names: give the new one a name" if self.names else "tasks have no names"
             )
+        if not isinstance(name, str | None):
+            raise TnshareError(f"the names of tasks must be strings: found {name!r}")
         if name in self.names:
             raise TnshareError(f"a task is called {name!r} already: found {self.names}")
         names = self.names if name is None else (*self.names, printable("the names of tasks", name))

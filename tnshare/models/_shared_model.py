@@ -7,11 +7,13 @@ import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from inspect import signature
 from typing import Any
 
 import numpy as np
 
-from tnshare.decomposition import Decomposition, codes, quietly, sharing_strength, task_similarity
+from tnshare.checks import by_name, flag, patterns, whole
+from tnshare.decomposition import Decomposition, codes, decompose, quietly, sharing_strength, task_similarity
 from tnshare.errors import TnshareError, TnshareWarning
 from tnshare.network import METHODS, Network
 from tnshare.ops import NDArray
@@ -71,9 +73,15 @@ def share_arrays(
     `decompose` with a ``method``. ``bounds`` are ``eps``, ``ranks`` and ``relative_to`` of `decompose`;
     ``max_parameters`` is for all soft weights together that have no bound of their own, divided by size.
     """
+    only, except_ = patterns("only", only), patterns("except_", except_)
+    layers = by_name("layers", layers or {}, "of patterns and what is to be done")
+    if max_parameters is not None:
+        whole("max_parameters", max_parameters)
     names = list(models[0])
-    _check_patterns(names, (*only, *except_, *(layers or {})))
-    settings = {name: _setting(name, method, only, except_, layers or {}) for name in names}
+    _check_patterns(names, (*only, *except_, *layers))
+    for pattern, setting in layers.items():
+        _check_setting(pattern, setting)
+    settings = {name: _setting(name, method, only, except_, layers) for name in names}
     kinds = {name: _kind(name, settings[name], models, orders) for name in names}
     sizes = {name: models[0][name].size for name, kind in kinds.items() if kind not in (HARD, SINGLE)}
     keywords = _bounds_of_each(sizes, settings, bounds, max_parameters)
@@ -142,6 +150,7 @@ def _mean(weights: Sequence[NDArray]) -> NDArray:
 
 def sharing_of_layers(weights: Factorised, normalise: bool) -> dict[str, float]:
     """The paper's sharing strength of every softly shared weight, by layer."""
+    flag("normalise", normalise)
     return {
         layer_name(name, weights): sharing_strength(codes(*weight), normalise=normalise)
         for name, weight in weights.items()
@@ -189,8 +198,8 @@ def _kind(
     orders: Mapping[str, tuple[int, ...]],
 ) -> str:
     """The method, "hard" or "single": weights that cannot be stacked or are no matrices stay single."""
-    method = setting if isinstance(setting, str) else setting.get("method")
-    if method not in (*METHODS, HARD, SINGLE):
+    method = setting.get("method") if isinstance(setting, Mapping) else setting
+    if not isinstance(method, str) or method not in (*METHODS, HARD, SINGLE):
         raise TnshareError(f"{name}: a method must be one of {(*METHODS, HARD, SINGLE)}, found {method!r}")
     alike = len({model[name].shape for model in models}) == 1
     if method == HARD and not alike:
@@ -199,6 +208,17 @@ def _kind(
     if method in (HARD, SINGLE):
         return str(method)
     return str(method) if alike and name in orders and models[0][name].size else SINGLE
+
+
+def _check_setting(pattern: str, setting: Any) -> None:
+    """Refuse keywords of `decompose` that there are not."""
+    known = (
+        "method",
+        *(name for name, p in signature(decompose).parameters.items() if p.kind == p.KEYWORD_ONLY),
+    )
+    for name in setting if isinstance(setting, Mapping) else ():
+        if name not in known:
+            raise TnshareError(f"layers[{pattern!r}] has the keyword {name!r}: expected some of {known}")
 
 
 def _keywords(setting: Setting) -> dict[str, Any]:

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from tnshare.checks import whole
+from tnshare.checks import check_numbers, whole
 from tnshare.errors import TnshareError
+
+_KINDS = ("identity", "ones", "ones_and_identity", "given")
 
 
 @dataclass(frozen=True, repr=False)
@@ -20,9 +22,16 @@ class FrozenCodes:
     data: bytes = field(default=b"")
 
     def __post_init__(self) -> None:
-        if self.kind not in ("identity", "ones", "ones_and_identity", "given"):
-            raise TnshareError(f"frozen codes of the kind {self.kind!r} are not known")
+        if self.kind not in _KINDS:
+            raise TnshareError(
+                f"frozen codes of the kind {self.kind!r} are not known: expected one of {_KINDS}"
+            )
         whole("the rank of frozen codes", self.rank)
+        if not isinstance(self.data, bytes) or len(self.data) % (8 * self.rank):
+            raise TnshareError(
+                f"frozen codes of {self.rank} rows must be whole numbers of float64 in bytes, as "
+                f"FrozenCodes.given makes them: found {self.data!r:.60}"
+            )
 
     @classmethod
     def identity(cls, tasks: int) -> FrozenCodes:
@@ -42,6 +51,8 @@ class FrozenCodes:
     @classmethod
     def given(cls, codes: np.ndarray[Any, Any]) -> FrozenCodes:
         """Any real codes (K x T)."""
+        if isinstance(codes, np.ma.MaskedArray):
+            check_numbers("frozen codes", codes)
         try:
             array = np.asarray(codes)
         except ValueError:  # rows of different lengths

@@ -11,7 +11,7 @@ from typing import Any
 
 import opt_einsum
 
-from tnshare.checks import fresh, identifier, whole
+from tnshare.checks import flag, fresh, identifier, listed, whole
 from tnshare.errors import TnshareError
 
 
@@ -28,10 +28,11 @@ class Node:
     learnt: bool = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "axes", tuple(self.axes))
-        object.__setattr__(self, "shape", tuple(self.shape))
+        object.__setattr__(self, "axes", listed("the axes of a node", self.axes, "names"))
+        object.__setattr__(self, "shape", listed("the shape of a node", self.shape, "sizes"))
         for what, name in (("a node", self.name), *(("an axis", axis) for axis in self.axes)):
             identifier(what, name)
+        flag(f"learnt of node {self.name}", self.learnt)
         if len(self.axes) != len(self.shape):
             raise TnshareError(
                 f"node {self.name} has {len(self.axes)} axes {self.axes} but shape {self.shape}"
@@ -62,8 +63,9 @@ class Network:
     tasks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("nodes", "output", "tasks"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+        for name, what in (("nodes", "tnshare.Node"), ("output", "axes"), ("tasks", "axes")):
+            object.__setattr__(self, name, listed(f"{name} of a network", getattr(self, name), what))
+        _check_nodes(self.nodes)
         _check_unique(node.name for node in self.nodes)
         _check_unique(self.output)
         _check_unique(self.tasks)
@@ -185,7 +187,7 @@ class Network:
             raise TnshareError(f"cannot rename {olds} to {new!r}: name an axis, and a new one")
         if size is None and len(olds) > 1:
             raise TnshareError(f"axes {olds} become one axis {new!r}: say its size")
-        target = self._sizes[olds[0]] if size is None else size
+        target = self._sizes[olds[0]] if size is None else whole(f"the size of axis {new!r}", size, least=0)
         sizes = {**self._sizes, new: target}
 
         def renamed(axes: Iterable[str]) -> tuple[str, ...]:
@@ -219,7 +221,7 @@ class Network:
 
     def for_tasks(self, tasks: int) -> Network:
         """The same network for another number of tasks."""
-        (axis,) = self.tasks
+        (axis,), tasks = self.tasks, whole("tasks", tasks)
         other = fresh(axis, self._sizes)
         renamed = self.rename(axis, other, tasks).rename(other, axis)
         return Network(renamed.nodes, renamed.output, (axis,))
@@ -247,6 +249,13 @@ class Network:
 
 def _without(axes: tuple[str, ...], gone: Iterable[str]) -> tuple[str, ...]:
     return tuple(axis for axis in axes if axis not in tuple(gone))
+
+
+def _check_nodes(nodes: tuple[Node, ...]) -> None:
+    if not nodes or not all(isinstance(node, Node) for node in nodes):
+        raise TnshareError(
+            f"a network needs at least one node, and all its nodes must be tnshare.Node: found {nodes!r:.80}"
+        )
 
 
 def _check_unique(names: Iterable[str]) -> None:

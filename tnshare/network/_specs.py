@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -251,7 +251,8 @@ def _bond_names(letter: str, axes: Sequence[str], taken: Sequence[str]) -> tuple
 
 
 def _as_ranks(ranks: Any, name: str, one: bool = False) -> tuple[int, ...]:
-    values = tuple(ranks) if isinstance(ranks, Iterable) and np.ndim(ranks) else (ranks,)  # type: ignore[arg-type]
+    ordered = isinstance(ranks, Sequence) or getattr(ranks, "ndim", 0) > 0  # an array, of any framework
+    values = tuple(ranks) if ordered and not isinstance(ranks, str | bytes) else (ranks,)
     if not values or not all(is_whole(rank) and rank >= 1 for rank in values):
         raise TnshareError(f"{name} ranks must be whole numbers of at least 1: found {ranks!r}")
     if one and len(values) != 1:

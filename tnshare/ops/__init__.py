@@ -1,7 +1,7 @@
 """What tnshare asks of a framework, and NumPy as the reference that every framework is compared with."""
 
 from ._numpy_convolution import Geometry, NDArray, PaddingMode, convolve
-from ._operations import Array, HasShape, NumpyOps, Ops, numpy_ops
+from ._operations import Array, HasShape, NumpyOps, Ops, check_ops, numpy_ops
 
 __all__ = [
     "Array",
@@ -11,6 +11,7 @@ __all__ = [
     "NumpyOps",
     "Ops",
     "PaddingMode",
+    "check_ops",
     "convolve",
     "numpy_ops",
 ]

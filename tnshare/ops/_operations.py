@@ -8,6 +8,8 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from tnshare.errors import TnshareError
+
 from ._numpy_convolution import NDArray, convolve
 
 
@@ -77,6 +79,17 @@ class Ops(Protocol[Array]):
 
     def values(self, a: Any) -> NDArray | None:
         """An array of the framework's, or ids, in NumPy; None while tracing, when there are no values yet."""
+
+
+_NEEDED = ("matmul", "reshape", "transpose", "multiply", "add", "take", "asarray", "values")
+
+
+def check_ops(ops: Any) -> None:
+    """Refuse what is no operations of a framework: the name of one, a module, a class."""
+    missing = [name for name in _NEEDED if not hasattr(ops, name)]
+    if missing or isinstance(ops, type):
+        what = "an instance of it" if isinstance(ops, type) else f"what has {', '.join(_NEEDED)}"
+        raise TnshareError(f"ops must be a framework's, as tnshare.ops.numpy_ops, {what}: found {ops!r:.60}")
 
 
 class NumpyOps:

@@ -15,4 +15,4 @@ from ._task_ids import Choice, choose, read_tasks, take_rows
 from ._ways import GROUP_AXIS, USUAL_PLACES, WAYS, Way, bucket, with_input
 from .devices._known_devices import PROFILES, Device, calibrate, cpu_model, profile, profile_for
 from .devices._measuring import measure
-from .devices._profile import Profile
+from .devices._profile import Profile, check_profile

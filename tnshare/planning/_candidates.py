@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import lru_cache
+from typing import get_args
 
+from tnshare.errors import TnshareError
 from tnshare.network import Network
 
 from ._job import Candidate, Grouping, Job
@@ -16,7 +18,7 @@ from ._row_groups import mostly_padding, padded
 from ._search import Form, Goal, best_plans
 from ._steps import Step, count, depends_on_batch
 from ._ways import of_present, with_input
-from .devices._profile import Profile
+from .devices._profile import Profile, check_profile
 
 _MUCH = 1 << 30  # bytes alive at once, below which time alone decides
 _REPEATED = 0.5  # of a product of a matrix with a stack: what it takes longer to repeat the matrix
@@ -27,6 +29,11 @@ _GROUPED = 4  # candidates that group rows, of either kind
 @lru_cache(maxsize=4096)
 def candidates(job: Job, profile: Profile, form: Form = "any") -> tuple[Candidate, ...]:
     """All that are worth a look, the one that is predicted to be the fastest first."""
+    if not isinstance(job, Job):
+        raise TnshareError(f"a job must be a tnshare.planning.Job: found {type(job).__name__}")
+    check_profile(profile)
+    if form not in get_args(Form):
+        raise TnshareError(f"form must be one of {get_args(Form)}: found {form!r}")
     goal = Goal(job.training, 0 if job.training else job.keep, form)
     network = with_input(job.network, job.way, job.batch, job.inner)
     found = _candidates(job, profile, goal, network, 24 if job.named else _PLANS)

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal
 
+from tnshare.checks import flag, whole
 from tnshare.errors import TnshareError
 from tnshare.network import Network
 
@@ -87,6 +88,16 @@ class Job(AnyJob):
     concrete: bool = True
     bias: bool = True
     named: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.network, Network):
+            raise TnshareError(f"a job is for a tnshare.Network: found {type(self.network).__name__}")
+        if self.way not in tuple(READ):
+            raise TnshareError(f"way must be one of {tuple(READ)}: found {self.way!r}")
+        for name, number in (("batch", self.batch), ("inner", self.inner)):
+            if number is not None or name == "batch":
+                whole(name, number, least=0)
+        flag("training", self.training)
 
     @property
     def amount(self) -> str:

@@ -83,6 +83,8 @@ def _plain(task: Any) -> Any:
 
 def _check_dtype(ids: Any) -> None:
     """Whole numbers only; the name of a dtype is what all frameworks have in common, traced or not."""
+    if hasattr(ids, "mask"):
+        raise TnshareError("task ids must have all their entries: found a masked array; fill it first")
     name = str(getattr(ids, "dtype", "int")).rpartition(".")[2]
     if not name.startswith(("int", "uint")):
         raise TnshareError(f"task ids must be whole numbers: found dtype {name}")

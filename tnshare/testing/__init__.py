@@ -19,7 +19,9 @@ try:
 except ModuleNotFoundError:
     raise ImportError('tnshare.testing needs hypothesis: pip install "tnshare[testing]"') from None
 
-from tnshare.ops import Ops
+from tnshare.checks import patterns, whole
+from tnshare.errors import TnshareError
+from tnshare.ops import Ops, check_ops
 
 from .cases import DTYPES, axis_sizes, linear_cases, network_cases, specs
 from .laws import LAWS, Law
@@ -36,8 +38,13 @@ __all__ = [
 ]
 
 
+_KNOWN = ("float16", "float32", "float64", "complex64", "complex128")
+
+
 def check_backend(ops: Ops[Any], *, dtypes: Sequence[str] = DTYPES, max_examples: int = 100) -> None:
     """Try every law on random cases; raises AssertionError at the first that does not hold."""
+    if max_examples is None:
+        raise TnshareError("max_examples must be a whole number of at least 1: found None")
     for law in LAWS:
         check_law(ops, law, dtypes=dtypes, max_examples=max_examples)
 
@@ -46,10 +53,18 @@ def check_law(
     ops: Ops[Any], law: Law, *, dtypes: Sequence[str] = DTYPES, max_examples: int | None = None
 ) -> None:
     """Try one law; the number of examples is that of the hypothesis profile unless given."""
-    options: dict[str, Any] = {} if max_examples is None else {"max_examples": max_examples}
+    check_ops(ops)
+    if law not in tuple(LAWS):
+        raise TnshareError(f"law must be one of tnshare.testing.LAWS: found {law!r}")
+    names = patterns("dtypes", dtypes)
+    if not names or not set(names) <= set(_KNOWN):
+        raise TnshareError(f"dtypes must be some of {_KNOWN}: found {dtypes!r}")
+    options: dict[str, Any] = {}
+    if max_examples is not None:
+        options["max_examples"] = whole("max_examples", max_examples)
 
     @settings(deadline=None, report_multiple_bugs=False, **options)
-    @given(LAWS[law](dtypes))
+    @given(LAWS[law](names))
     def holds(case: Any) -> None:
         note(f"law: {law.__name__.replace('_', ' ')}")
         law(ops, case)

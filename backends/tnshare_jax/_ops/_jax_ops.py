@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tnshare.errors import TnshareError
 from tnshare.ops import NDArray
 from tnshare.planning import Device, cpu_model
 
@@ -115,8 +117,27 @@ def ops_with(precision: Precision, preferred_element_type: Any) -> JaxOps:
     """The operations with these settings, in a form that programs are kept by."""
     if isinstance(precision, list):  # a pair, one for each operand
         precision = tuple(precision)
-    preferred = None if preferred_element_type is None else jnp.dtype(preferred_element_type)
-    return ops if precision is None and preferred is None else JaxOps(precision, preferred)
+    if precision is None and preferred_element_type is None:
+        return ops
+    return _ops_with(precision, preferred_element_type)
+
+
+@lru_cache(maxsize=64)
+def _ops_with(precision: Precision, preferred_element_type: Any) -> JaxOps:
+    """The same, once for the same settings; JAX is asked whether it knows them."""
+    try:
+        preferred = None if preferred_element_type is None else jnp.dtype(preferred_element_type)
+    except TypeError:
+        raise TnshareError(
+            f"preferred_element_type must be a dtype, as jnp.float32: found {preferred_element_type!r}"
+        ) from None
+    try:
+        jax.eval_shape(lambda a: jnp.matmul(a, a, precision=precision), np.ones((1, 1), np.float32))
+    except (TypeError, ValueError):
+        raise TnshareError(
+            f"precision must be one of jax.lax.Precision, as 'highest', or two of them: found {precision!r}"
+        ) from None
+    return JaxOps(precision, preferred)
 
 
 def is_key(value: Any) -> bool:

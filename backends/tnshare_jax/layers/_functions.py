@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 import tnshare as tn
+from tnshare.checks import check_numbers
 from tnshare.files import layer_params, layer_state
-from tnshare.layers import Layer
+from tnshare.layers import Layer, check_layer
 from tnshare_jax._ops import Precision, is_key, ops_with
 
 from ._meshes import on_any_mesh
@@ -29,8 +29,9 @@ def init(
     Either may be traced, so that `jax.vmap` makes the parameters of several seeds; JAX asks NumPy then, while
     it runs.
     """
+    check_layer(layer)
     if not isinstance(seed, jax.Array):
-        values = layer.init(seed, np.dtype(dtype), scheme)
+        values = layer.init(seed, dtype, scheme)
         return {name: jnp.asarray(value, dtype) for name, value in values.items()}
     number = _number(seed)
     if not isinstance(number, jax.core.Tracer):
@@ -85,7 +86,7 @@ def apply(
     def run(x: jax.Array, task: Any, params: Params) -> jax.Array:
         return order.back(tn.apply(layer, params, order(x), task, ops=own, training=training))
 
-    found: jax.Array = on_any_mesh(run, jnp.asarray(x), task, params, 0)
+    found: jax.Array = on_any_mesh(run, _array(x), task, params, 0)
     return found
 
 
@@ -106,8 +107,22 @@ def fan_out(
     def run(x: jax.Array, _: Any, params: Params) -> jax.Array:
         return order.back(tn.fan_out(layer, params, order(x), ops=own, training=training))
 
-    found: jax.Array = on_any_mesh(run, jnp.asarray(x), None, params, len(layer.task_shape))
+    check_layer(layer)
+    found: jax.Array = on_any_mesh(run, _array(x), None, params, len(layer.task_shape))
     return found
+
+
+def _array(x: Any) -> jax.Array:
+    """What JAX takes as an array; says what it does not."""
+    if isinstance(x, jax.Array):
+        return x
+    try:
+        check_numbers("x", x)
+        return jnp.asarray(x)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, tn.TnshareError):
+            raise
+        raise tn.TnshareError(f"x must be an array that JAX can read: found {type(x).__name__}") from None
 
 
 def weight(

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+import tnshare as tn
 from tnshare.layers import Layer
 from tnshare.layers import source as compiled_source
 from tnshare.layers import tune as time_compiled
@@ -62,6 +63,9 @@ def source(
     Of a convolution these are its parts before, between and behind: mixing channels and composing kernels; of
     an embedding, what is contracted. After `tune` it is what was the fastest; ``sizes`` are those of `tune`.
     """
-    like = jnp.zeros((), dtype)
+    try:
+        like = jnp.zeros((), dtype)
+    except TypeError:
+        raise tn.TnshareError(f"dtype must be one of JAX's, as 'float32': found {dtype!r}") from None
     text = compiled_source(layer, batch, way, training=training, ops=ops, like=like, sizes=sizes)
     return f"{_IMPORTS}\n\n\n{text}"

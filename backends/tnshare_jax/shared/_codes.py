@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
+from tnshare.checks import check_numbers
 from tnshare.decomposition import Fit, fit_codes
+from tnshare.errors import TnshareError
 
 from ._leaves import Leaf, array_of
 
@@ -40,8 +42,13 @@ def split(shared: Shared, code: jax.Array) -> Codes:
 
 def checked_code(shared: Shared, code: Any) -> jax.Array:
     """Codes that were given, (code_size,) or (tasks, code_size), as an array; refuses any other."""
+    check_numbers("code", code)
     shared.structure.layout.check(code)
-    return jnp.asarray(code)
+    found = jnp.asarray(code)
+    held = [array.dtype for codes in shared.codes.values() for array in codes.values()]
+    if jnp.iscomplexobj(found) and not any(jnp.issubdtype(kind, jnp.complexfloating) for kind in held):
+        raise TnshareError(f"code must be of real numbers, as the tree's are: found {found.dtype}")
+    return found
 
 
 def fitted(shared: Shared, leaves: Mapping[str, Leaf]) -> Fit[jax.Array]:

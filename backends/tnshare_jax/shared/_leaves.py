@@ -14,7 +14,7 @@ import numpy as np
 from jax.tree_util import GetAttrKey, keystr, tree_flatten_with_path
 
 import tnshare as tn
-from tnshare.checks import fresh, is_whole
+from tnshare.checks import by_name, check_numbers, fresh, is_whole
 from tnshare.models import matches
 from tnshare.ops import NDArray
 
@@ -128,6 +128,7 @@ def read_leaves(tree: Any, called: str, state: Mapping[str, bool] | None = None)
             raise tn.TnshareError(
                 f"leaves must be arrays of JAX or NumPy: found {kind} as {leaf.name} of {called}"
             )
+        check_numbers(f"{leaf.name} of {called}", leaf.value)
     return leaves
 
 
@@ -136,7 +137,7 @@ def with_axes(leaves: Sequence[Leaf], axes: Mapping[str, Sequence[int]]) -> list
 
     The name of a module means its weights of that many dimensions; a leaf that is named itself is a weight.
     """
-    for pattern, order in axes.items():
+    for pattern, order in by_name("axes", axes, "of patterns and orders of axes").items():
         whole = isinstance(order, Sequence) and all(map(is_whole, order))
         if not whole or sorted(order) != list(range(len(order))):
             raise tn.TnshareError(

@@ -177,6 +177,8 @@ class Shared:
         elif code is not None and jnp.ndim(code) == 2:
             raise tn.TnshareError(f"add_task takes the code of one task: found {len(code)} codes")
         row = self.code().mean(0) if code is None else checked_code(self, code)
+        if not isinstance(row, jax.core.Tracer) and not bool(jnp.isfinite(row).all()):
+            raise tn.TnshareError("a code must be finite: found NaN or infinity")
         leaves |= split(self, row)
         return self._changed(treedefs, roster, summary, lambda e: e.grown(self, leaves.get(e.name)))
 

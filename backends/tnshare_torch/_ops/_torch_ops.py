@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, index_select, int64
 from torch.compiler import is_compiling
 
+from tnshare.checks import positive
 from tnshare.errors import TnshareError
 from tnshare.ops import NDArray
 from tnshare.planning import Device, Profile, cpu_model
@@ -165,10 +166,24 @@ def calibrate(
     Layers that are made or first called from now on are planned by it. ``progress(done, total)`` is called
     after every part. The folder is that of the environment variable TNSHARE_CACHE, or the user's own.
     """
+    positive("seconds", seconds)
+    check_device("cpu" if device is None else device)
+    if torch.device(device).type == "meta":
+        raise TnshareError(f"device must be one that computes: found {device!r}")
+    if not (progress is None or callable(progress)):
+        raise TnshareError(f"progress must be a function (done, total): found {progress!r}")
     ops = _OpsOn(torch.device(device))
     like = torch.empty(1, device=device)
     with torch.no_grad():
         return measured_profile(ops, ops.device(like), wait=ops.wait, seconds=seconds, progress=progress)
+
+
+def check_device(device: Any) -> None:
+    """Refuse what torch knows as no device; None is its default."""
+    try:
+        torch.device("cpu" if device is None else device)
+    except (RuntimeError, TypeError):
+        raise TnshareError(f"device must be one of torch's, as 'cpu' or 'cuda:0': found {device!r}") from None
 
 
 class _OpsOn(TorchOps):

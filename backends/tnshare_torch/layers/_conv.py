@@ -42,7 +42,8 @@ class _Conv(TaskLayer):
         padding_mode: PaddingMode = "zeros",
         **keywords: Any,
     ) -> None:
-        kernel: Any = self._entries(kernel_size)
+        sized = is_whole(kernel_size) or isinstance(kernel_size, Sequence)
+        kernel: Any = self._entries(kernel_size) if sized else ()
         if len(kernel) != self.dims:
             raise tn.TnshareError(
                 f"kernel_size must be a number, or {self.dims}, one for each dimension: found {kernel_size!r}"

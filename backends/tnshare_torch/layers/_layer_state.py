@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,6 +16,10 @@ from tnshare.network import described, differences, inferred, same_spec, spelled
 from tnshare_torch._ops import array_of
 
 _KEY = "tnshare"
+
+
+class Misfit(tn.TnshareError, RuntimeError):  # noqa: N818 (torch's own is a RuntimeError)
+    """A state that does not fit, as `load_state_dict` says it; nothing of it was taken over."""
 
 
 class SpecInState(nn.Module):
@@ -33,6 +38,27 @@ class SpecInState(nn.Module):
     @abstractmethod
     def _misfits(self, saved: Mapping[str, Any] | None, tensors: Mapping[str, Any]) -> Iterator[str]:
         """What of a saved specification, if there is one, and of saved tensors does not fit; and the fix."""
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> Any:
+        """As torch's, but all or nothing: a state that does not fit leaves every number as it was."""
+        if not isinstance(state_dict, Mapping):
+            found = type(state_dict).__name__
+            raise tn.TnshareError(f"state_dict must be a dict, as module.state_dict() gives: found {found}")
+        try:
+            super().load_state_dict(self._own_numbers(state_dict), strict)  # a trial
+            return super().load_state_dict(state_dict, strict, assign)
+        except RuntimeError as error:
+            raise Misfit(str(error)) from None
+
+    def _own_numbers(self, state_dict: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A state with the module's own numbers where they have the shape: what is wrong with it stays."""
+        own, trial = self.state_dict(keep_vars=True), copy.copy(state_dict)
+        for name, value in state_dict.items():
+            if isinstance(value, torch.Tensor) and name in own and shape_of(own[name]) == shape_of(value):
+                trial[name] = own[name].detach()  # type: ignore[index]
+        return trial
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         metadata = getattr(destination, "_metadata", None)  # a dict of one's own may have none

@@ -16,7 +16,7 @@ from tnshare.checks import whole
 from tnshare.execution import EVERY, Strategy
 from tnshare.layers import calls_for
 from tnshare.planning import Candidate, Way, choose
-from tnshare_torch._ops import autocasts, ops
+from tnshare_torch._ops import autocasts, check_device, ops
 
 from ._kept_tensors import KeptTensors, alias, mark
 from ._layer_state import LayerState
@@ -51,6 +51,9 @@ class TaskLayer(LayerState):
         self.description = description
         self.seed, self.scheme = seed, scheme
         dtype = torch.get_default_dtype() if dtype is None else dtype
+        check_device(device)
+        if not isinstance(dtype, torch.dtype):
+            raise tn.TnshareError(f"dtype must be a torch.dtype, as torch.float32: found {dtype!r}")
         if not (dtype.is_floating_point or dtype.is_complex):
             raise tn.TnshareError(f"dtype must be a floating or complex one: found {dtype}")
         for name, shape in description.shapes.items():
@@ -107,6 +110,7 @@ class TaskLayer(LayerState):
 
     def weight(self, task: Any = None) -> torch.Tensor:
         """Composed weights in torch's layout, of one task, or with the task axis first for all or a list."""
+        self._check_place(task, next(self.parameters()).device)
         factors = dict(zip(self._names, self._tensors()[0], strict=True))
         composed = tn.weight(self.description, factors, task, ops=ops)
         own = len(self.description.weight_sizes)
@@ -184,6 +188,10 @@ class TaskLayer(LayerState):
                 f"x must be on the device of the layer, {device}: found {x.device}; "
                 f"move it with x.to({str(device)!r})"
             )
+        self._check_place(task, device)
+
+    @staticmethod
+    def _check_place(task: Any, device: torch.device) -> None:
         if isinstance(task, torch.Tensor) and task.is_meta and task.device != device:
             raise tn.TnshareError(  # ids on the CPU index an array on any device
                 f"task ids must be on the device of the layer, {device}: found {task.device}; "

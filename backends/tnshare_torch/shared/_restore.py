@@ -14,7 +14,7 @@ from tnshare.files import task_count, translated, unstacked, with_constants
 from tnshare.models import Roster, SharedModel
 
 from ._shared_network import Shared
-from .template._template import named_tensors, orders_of, template_of
+from .template._template import check_module, named_tensors, orders_of, template_of
 
 
 def restore(network: nn.Module, state: tn.State, **keywords: Any) -> Shared:
@@ -25,6 +25,7 @@ def restore(network: nn.Module, state: tn.State, **keywords: Any) -> Shared:
     matter. Keywords are those of `Shared`, as ``batch_dim``.
     """
     count = task_count(state)
+    check_module(network, "the network")
     tensors, orders = named_tensors(network), orders_of(network)
 
     def read(saved: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
+import numpy as np
 from torch import nn
 
 import tnshare as tn
@@ -16,11 +18,12 @@ from tnshare_torch._ops import array_of
 from ._example import try_out
 from ._shared_network import Shared
 from .paths._path_choice import Strategy
-from .template._template import check_alike, named_tensors, orders_of, template_of
+from .template._template import check_alike, check_module, named_tensors, orders_of, template_of
 
 
 def replicate(model: nn.Module, tasks: int) -> list[nn.Module]:
     """T copies of one network, to be trained one by one: only from the same values do weights stay alike."""
+    check_module(model, "the network")
     return [copy.deepcopy(model) for _ in range(whole("tasks", tasks))]
 
 
@@ -66,10 +69,13 @@ def share(
     ``example`` input of one task, or (input, keyword arguments), has all ways compared now with the networks
     given, and lets compiled code mix tasks in a batch.
     """
-    given = list(models.values() if isinstance(models, Mapping) else models)
+    given = _listed(models)
     roster = Roster.of(models if isinstance(models, Mapping) else given, "models")
+    check_given(given)
     check_alike(given, ignore)
-    weights = [{name: array_of(p) for name, p in model.named_parameters()} for model in given]
+    weights = [_numbers(model) for model in given]
+    if not weights[0]:
+        raise tn.TnshareError("models must have parameters to share: found none in model 0")
     bounds: Any = {"eps": eps, "ranks": ranks, "max_parameters": max_parameters, "relative_to": relative_to}
     model = share_arrays(weights, orders_of(given[0]), method, only, except_, layers, **bounds)
     shared = Shared(
@@ -83,7 +89,10 @@ def share(
         ignore=ignore,
         strategy=strategy,
     )
-    return shared if example is None else try_out(shared, given, example)
+    if example is None:
+        return shared
+    with said_of(example):
+        return try_out(shared, given, example)
 
 
 def _template(models: Sequence[nn.Module], model: SharedModel, ignore: Sequence[str]) -> nn.Module:
@@ -99,3 +108,55 @@ def _template(models: Sequence[nn.Module], model: SharedModel, ignore: Sequence[
                 f"layers={{{name!r}: 'single'}}, or say share(..., ignore=[{path!r}])"
             )
     return template_of(models[0])
+
+
+def _listed(models: Any) -> list[nn.Module]:
+    """The networks that were given, in order."""
+    if not isinstance(models, Sequence | Mapping | nn.ModuleList) or isinstance(models, str | bytes):
+        raise tn.TnshareError(
+            "models must be a list of networks, one for each task, or a dict of them by name: "
+            f"found {type(models).__name__}"
+        )
+    return list(models.values() if isinstance(models, Mapping) else models)
+
+
+def check_given(models: Sequence[Any]) -> None:
+    """Refuse what is no network with numbers of its own."""
+    for number, model in enumerate(models):
+        called = f"model {number}"
+        check_module(model, called)
+        twin = next(n for n, other in enumerate(models) if other is model)
+        if twin != number:
+            raise tn.TnshareError(
+                f"each task needs a network of its own: found the same one as model {twin} and {called}; "
+                "copy it with tnshare_torch.replicate"
+            )
+        if isinstance(model, Shared):
+            raise tn.TnshareError(
+                f"models must be plain networks: found a shared one as {called}; its unshare() gives plain "
+                "ones"
+            )
+        for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+            if tensor.is_meta:
+                raise tn.TnshareError(
+                    f"models must have numbers: found {name} of {called} on the device meta, which has none"
+                )
+
+
+def _numbers(model: nn.Module) -> dict[str, np.ndarray[Any, Any]]:
+    return {name: array_of(p) for name, p in model.named_parameters()}
+
+
+@contextmanager
+def said_of(example: Any) -> Iterator[None]:
+    """What the networks themselves say of an example that they cannot take, as an error about it."""
+    try:
+        yield
+    except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
+        if isinstance(error, tn.TnshareError):
+            raise
+        found = getattr(example, "dtype", type(example).__name__), tuple(getattr(example, "shape", ()))
+        raise tn.TnshareError(
+            f"the example must be an input that the networks take: found {found[0]} {found[1]}, and they "
+            f"say: {error}"
+        ) from error

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import tnshare as tn
+from tnshare.checks import by_name, patterns, whole
 from tnshare.decomposition import Fit
 from tnshare.models import Roster, SharedModel, added_task, sharing_of_layers, similarity_of_layers
 from tnshare_torch._ops import ops
@@ -21,7 +22,7 @@ from .paths._path_choice import PathChooser, Strategy
 from .paths._rows import Arguments, check_belongings, check_entries, entries, read_ids, read_traced_ids
 from .paths._task_calls import Each, FanOut, Mixed, One, Several
 from .running._soft_weight import ROWS
-from .running._weights import CallTasks, TasksByCode, TaskTensors, Weights, contents
+from .running._weights import CallTasks, TasksByCode, TaskTensors, Weights, check_code, contents
 from .template._template import filled_copy
 
 _TRACED_ROWS = 128  # for which traced calls are planned, whatever their rows
@@ -51,7 +52,9 @@ class Shared(SharedState):
         strategy: Strategy = "auto",
     ) -> None:
         super().__init__()
-        check_belongings(batch_dims or {})
+        batch_dim, scratch = whole("batch_dim", batch_dim, least=0), patterns("scratch", scratch)
+        check_belongings(by_name("batch_dims", batch_dims or {}, "of arguments and the axis of their rows"))
+        ignore = patterns("ignore", ignore)
         self._weights = Weights.of(template, model, batch_dim, batch_dims or {}, scratch, ignore)
         self.roster, self.paths, self.summary = roster, PathChooser(strategy), model.report()
         self.common, self.tasks = contents(self._weights, model, tensors)
@@ -90,11 +93,11 @@ class Shared(SharedState):
         """The number of a task, given by its name or its number."""
         return self.roster.index(task, ops)
 
-    def weights(self, task: int) -> dict[str, torch.Tensor]:
+    def weights(self, task: int | str) -> dict[str, torch.Tensor]:
         """All parameters and buffers of a task, composed, by the names that they had in its network."""
-        tasks = self.own_tasks()
-        composed = {name: soft.composed(0) for name, soft in tasks.softs([task]).items()}
-        found = tasks.hard() | tasks.own(task) | composed
+        tasks, number = self.own_tasks(), self.index(task)
+        composed = {name: soft.composed(0) for name, soft in tasks.softs([number]).items()}
+        found = tasks.hard() | tasks.own(number) | composed
         return {name: found[name] for name in self._weights.placeholders}
 
     def task_model(self, task: int | str) -> nn.Module:
@@ -195,9 +198,11 @@ class Shared(SharedState):
             return made
         if code is None:
             return mean_task(tasks)
-        self._weights.layout.check(code, torch.Tensor, "a tensor")
+        check_code(tasks, code)
         if code.ndim == 2:
             raise tn.TnshareError(f"add_task takes the code of one task: found {len(code)} codes")
+        if not bool(torch.isfinite(code).all()):
+            raise tn.TnshareError("a code must be finite: found NaN or infinity")
         return described_task(tasks, code)
 
     def _call_tasks(self, code: torch.Tensor | None) -> CallTasks:

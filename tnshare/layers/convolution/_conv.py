@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-from tnshare.checks import whole
+from tnshare.checks import is_whole, listed, whole
 from tnshare.errors import TnshareError
 from tnshare.layers._layer import Layer, Tasks, read_tasks
 from tnshare.network import Spec
@@ -37,7 +37,9 @@ class Conv(Layer):
     padding_mode: PaddingMode = "zeros"
 
     def __post_init__(self) -> None:
-        kernel = tuple(self.kernel) if isinstance(self.kernel, Iterable) else (self.kernel,)
+        one = is_whole(self.kernel) or not isinstance(self.kernel, Iterable)
+        several: Any = tuple(self.kernel) if isinstance(self.kernel, str) else self.kernel
+        kernel = (self.kernel,) if one else listed("kernel", several, "sizes")
         if not 1 <= len(kernel) <= 3:
             raise TnshareError(f"a kernel has 1, 2 or 3 dimensions: found kernel={self.kernel!r}")
         c, m = whole("in_channels", self.in_channels), whole("out_channels", self.out_channels)

@@ -44,16 +44,18 @@ class Profile:
     def __post_init__(self) -> None:
         for name, counts in _COUNTS.items():
             numbers = getattr(self, name)
-            if len(numbers) not in counts or not all(0 < number < math.inf for number in numbers):
+            fits = isinstance(numbers, tuple) and len(numbers) in counts and all(map(_is_real, numbers))
+            if not fits or not all(0 < number < math.inf for number in numbers):
                 expected = " or ".join(map(str, counts))
                 raise TnshareError(
                     f"{name} of the profile {self.name!r} must be {expected} positive numbers: "
                     f"found {_shortened(numbers)}"
                 )
-        if not (0 < self.call < math.inf and 0 <= self.view < math.inf):
+        times = self.call, self.view
+        if not all(map(_is_real, times)) or not (0 < self.call < math.inf and 0 <= self.view < math.inf):
             raise TnshareError(
                 f"call of the profile {self.name!r} must be positive, view not negative: "
-                f"found call={self.call}, view={self.view}"
+                f"found call={self.call!r}, view={self.view!r}"
             )
 
     def __hash__(self) -> int:
@@ -138,6 +140,15 @@ class Profile:
         return moved / math.exp(speeds[low] + part * (speeds[low + 1] - speeds[low]))
 
 
+def check_profile(value: Any) -> Profile:
+    """Refuse what is no profile, such as the name of one."""
+    if not isinstance(value, Profile):
+        raise TnshareError(
+            f"a device must be a tnshare.Profile, as tnshare.planning.PROFILES[name]: found {value!r}"
+        )
+    return value
+
+
 _COUNTS = {
     "bandwidth": (len(SIZES),),
     "turning": (len(SIZES),),
@@ -151,6 +162,10 @@ def _is_numbers(values: Any) -> bool:
     return isinstance(values, list) and all(
         type(value) is float or (type(value) is int and abs(value) < 10**300) for value in values
     )
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _shortened(value: object) -> str:

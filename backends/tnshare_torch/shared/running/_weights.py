@@ -220,7 +220,7 @@ class TasksByCode(CallTasks):
         self, weights: Weights, common: nn.ModuleDict, kept: nn.ModuleList, code: torch.Tensor
     ) -> None:
         super().__init__(weights, common, kept)
-        weights.layout.check(code, torch.Tensor, "a tensor")
+        check_code(self, code)
         self.given = code if code.ndim == 2 else code[None]
 
     def __len__(self) -> int:
@@ -245,3 +245,17 @@ class TasksByCode(CallTasks):
     def means(self) -> dict[str, torch.Tensor]:
         """What all of them have alike."""
         return self.mean()
+
+
+def check_code(tasks: CallTasks, code: torch.Tensor) -> None:
+    """Refuse codes of another size, kind or place than those that the networks have."""
+    weights = tasks.weights
+    weights.layout.check(code, torch.Tensor, "a tensor")
+    for like in map(tasks.like, list(weights.programs)[:1]):
+        if code.device != like.device or not (code.is_floating_point() or code.is_complex()):
+            raise tn.TnshareError(
+                f"code must be floating numbers on the device {like.device}: found {code.dtype} on "
+                f"{code.device}"
+            )
+        if code.is_complex() and not like.is_complex():
+            raise tn.TnshareError(f"code must be of real numbers, as the networks' are: found {code.dtype}")

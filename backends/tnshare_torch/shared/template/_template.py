@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -64,12 +65,18 @@ def check_alike(models: Sequence[nn.Module], ignore: Sequence[str] = ()) -> None
         check_like(models[0], model, f"model {number}", ignore)
 
 
+def check_module(model: Any, called: str) -> None:
+    """Refuse what is no module, such as the class of one, or its state."""
+    if not isinstance(model, nn.Module):
+        found = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
+        raise tn.TnshareError(f"models must be torch modules: found {found} as {called}")
+
+
 def check_like(
     first: nn.Module, model: nn.Module, called: str, ignore: Sequence[str] = (), dtypes: bool = True
 ) -> None:
     """Refuse a model that differs from the first in anything but tensors and what is to be ignored."""
-    if not isinstance(model, nn.Module):
-        raise tn.TnshareError(f"models must be torch modules: found {type(model).__name__} as {called}")
+    check_module(model, called)
     if any(isinstance(part, torch.jit.ScriptModule) for part in model.modules()):
         raise tn.TnshareError(f"{called} has scripted parts, whose weights cannot be replaced")
     if any(is_lazy(parameter) for parameter in model.parameters()):

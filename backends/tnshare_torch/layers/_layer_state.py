@@ -48,6 +48,8 @@ class SpecInState(nn.Module):
             raise tn.TnshareError(f"state_dict must be a dict, as module.state_dict() gives: found {found}")
         try:
             super().load_state_dict(self._own_numbers(state_dict), strict)  # a trial
+            if wrong := list(self._of_other_kinds(state_dict)):
+                raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}: {wrong[0]}")
             return super().load_state_dict(state_dict, strict, assign)
         except RuntimeError as error:
             raise Misfit(str(error)) from None

@@ -8,7 +8,6 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from inspect import isabstract
 from typing import Any, Literal, ParamSpec
 
 import numpy as np
@@ -180,7 +179,7 @@ def _warnings(d: Decomposition, bound: float, reference: StackNorms) -> tuple[st
 
 
 def _family(method: Any, refine: bool) -> Any:
-    own = isinstance(method, type) and issubclass(method, Spec) and not isabstract(method)
+    own = isinstance(method, type) and issubclass(method, Spec) and not inspect.isabstract(method)
     flag("refine", refine)
     if not own and (not isinstance(method, str) or method not in METHODS):
         raise TnshareError(f"method must be one of {tuple(METHODS)}: found {method!r}")

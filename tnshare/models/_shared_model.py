@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tnshare.checks import by_name, flag, patterns, whole
-from tnshare.decomposition import Decomposition, codes, decompose, quietly, sharing_strength, task_similarity
+from tnshare.decomposition import Decomposition, codes, quietly, sharing_strength, task_similarity
 from tnshare.errors import TnshareError, TnshareWarning
 from tnshare.network import METHODS, Network
 from tnshare.ops import NDArray
@@ -214,7 +214,7 @@ def _check_setting(pattern: str, setting: Any) -> None:
     """Refuse keywords of `decompose` that there are not."""
     known = (
         "method",
-        *(name for name, p in signature(decompose).parameters.items() if p.kind == p.KEYWORD_ONLY),
+        *(name for name, p in signature(quietly).parameters.items() if p.kind == p.KEYWORD_ONLY),
     )
     for name in setting if isinstance(setting, Mapping) else ():
         if name not in known:

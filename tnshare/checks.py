@@ -14,7 +14,7 @@ from .errors import TnshareError
 
 def flag(name: str, value: Any) -> bool:
     """True or False, and nothing that only counts as one: "no" would be True."""
-    if not isinstance(value, bool | np.bool_):
+    if value is not True and value is not False and not isinstance(value, np.bool_):
         raise TnshareError(f"{name} must be True or False: found {value!r}")
     return bool(value)
 
@@ -51,11 +51,19 @@ def positive(name: str, value: Any) -> float:
     return float(value)
 
 
+def holds_numbers(array: Any) -> bool:
+    """Whether an array of NumPy has numbers, all of them; other frameworks have no others."""
+    if type(array) is np.ndarray:  # what most are, and quickly told
+        return array.dtype.kind not in "OSUMm"
+    plain = not isinstance(array, np.ndarray) or array.dtype.kind not in "OSUMm"
+    return plain and not isinstance(array, np.ma.MaskedArray)
+
+
 def check_numbers(name: str, array: Any) -> None:
-    """Refuse arrays of NumPy that hold no numbers, or not all of them; other frameworks have none such."""
+    """Refuse arrays of NumPy that hold no numbers, or not all of them."""
     if isinstance(array, np.ma.MaskedArray):
         raise TnshareError(f"{name} must have all its entries: found a masked array; fill it first")
-    if isinstance(array, np.ndarray) and array.dtype.kind in "OSUMm":
+    if not holds_numbers(array):
         raise TnshareError(f"{name} must be an array of numbers: found dtype {array.dtype}")
 
 

@@ -188,7 +188,7 @@ def test_every_method_takes_the_same_number_of_steps_and_counts_its_parameters(t
     assert rows[STL]["parameters"] == dense
     assert rows["UD-MTL-1"]["parameters"] == dense - 2 * (4 * 6 + 6)
     assert rows[LARGE]["parameters"] == rows["UD-MTL-1"]["parameters"]  # as wide, here
-    assert set(rows["DMTRL-TT"]["sharing"]) == {"first", "second"}
+    assert "first" in rows["DMTRL-TT"]["sharing"]  # the second is kept as it was, if factors of it are larger
     assert "sharing" not in rows[STL]
     for row in rows.values():
         assert 0 <= row["binary_error"] <= 100
@@ -197,7 +197,7 @@ def test_every_method_takes_the_same_number_of_steps_and_counts_its_parameters(t
 
 def test_similarity_is_the_mean_cosine_between_tasks_and_the_extremes_are_named():
     models = nets(alike=())
-    found = described(tnt.share(models, "laf", eps=1e-6))
+    found = described(tnt.share(models, "laf", eps=0))
     flat = torch.stack([net.first.weight.detach().flatten() for net in models])
     pairs = [[0, 1], [0, 2], [1, 2]]
     cosines = [functional.cosine_similarity(flat[i], flat[j], 0).item() for i, j in pairs]

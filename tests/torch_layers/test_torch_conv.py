@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 
 import pytest
 import tnshare_torch as tnt
@@ -280,24 +281,31 @@ def test_autocast_leaves_embeddings_as_torch_does():
 def test_the_parts_of_a_convolution_run_when_pasted():
     layer = tnt.Conv2d(3, 4, 3, tasks=5, spec=tn.Tucker((2, 2, 2, 3, 2)), strategy="factored", bias=False)
     text = layer.source(8, "fan_out", training=True, sizes=(7, 7))
-    scope = {}
+    scope, factors, parts = {}, {}, re.split(r"^def (\w+)", text, flags=re.MULTILINE)[1:]
     exec(text, scope)
-    factors = dict(layer.named_parameters())
+    for part, body in zip(parts[::2], parts[1::2], strict=True):  # comments say which factor is which
+        legend = re.findall(r"# (\w+) is (\w+)\(", body)
+        factors[part] = {own: layer.get_parameter(name) for own, name in legend if own != "x"}
     x = torch.randn(8, 3, 7, 7)
     names = {
         name: scope[name].__code__.co_varnames[: scope[name].__code__.co_argcount]
         for name in ("before", "kernels", "after")
         if name in scope
     }
+    own = {
+        part: [factors[part][n] for n in argument_names if n != "x"] for part, argument_names in names.items()
+    }
     z = x
     if "before" in names:
-        z = scope["before"](*(factors[n] for n in names["before"][:-1]), x.flatten(2)).unflatten(2, (7, 7))
-    kernels = scope["kernels"](*(factors[n] for n in names["kernels"]))
+        z = scope["before"](*own["before"], x.flatten(2)).unflatten(2, (7, 7))
+    kernels = scope["kernels"](*own["kernels"])
     kernels = kernels.flatten(0, kernels.ndim - 4)
     y = nn.functional.conv2d(z, kernels)
     assert "after" in names or "before" in names
-    if "U_task" in names["kernels"]:  # (b, task k_m, h, w) to rows of every task
+    if any(
+        f is layer.get_parameter("U_task") for f in own["kernels"]
+    ):  # (b, task k_m, h, w) to rows of every task
         y = y.unflatten(1, (5, -1)).transpose(0, 1).flatten(0, 1)
     if "after" in names:
-        y = scope["after"](*(factors[n] for n in names["after"][:-1]), y.flatten(2))
+        y = scope["after"](*own["after"], y.flatten(2))
     close(y.reshape(5, 8, 4, 5, 5), layer.fan_out(x), TERMS)

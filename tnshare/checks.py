@@ -78,6 +78,8 @@ def is_whole(value: Any) -> bool:
 
 def whole(name: str, value: Any, least: int = 1) -> int:
     """A whole number of at least ``least``, which ``name`` is called in the error if it is not."""
+    if type(value) is int and value >= least:  # what most are, and quickly told
+        return value
     if not is_whole(value) or operator.index(value) < least:
         raise TnshareError(f"{name} must be a whole number of at least {least}: found {value!r}")
     return operator.index(value)

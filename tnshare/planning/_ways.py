@@ -41,7 +41,9 @@ def of_present(network: Network, groups: int, batch: int, inner: int | None = No
 
 def bucket(count: int) -> int:
     """The power of two that a size is rounded up to; of one that is a symbol yet, a usual one."""
-    return 1 << max(int(count) - 1, 0).bit_length() if isinstance(count, Integral) else USUAL_ROWS
+    if type(count) is int or isinstance(count, Integral):  # the first is what most are, and quickly told
+        return 1 << max(int(count) - 1, 0).bit_length()
+    return USUAL_ROWS
 
 
 @lru_cache(maxsize=4096)

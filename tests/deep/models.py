@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
 
 from random_modules import Outcome, drawn, outcome
 
+LOG = Path(__file__).parents[2] / "build" / "deep" / "models.jsonl"
 EVERY = 100  # seeds of which one is compiled too, which takes seconds
 
 
@@ -46,7 +47,7 @@ def _say(text: str) -> None:
 def main(arguments: list[str]) -> int:
     """Run seeds until the time is up; 1 if one failed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("path", nargs="?", default="deep-models.jsonl", type=Path)
+    parser.add_argument("path", nargs="?", default=LOG, type=Path)
     parser.add_argument("--minutes", type=float, default=float(os.environ.get("TNSHARE_MINUTES", "60")))
     parser.add_argument("--seed", type=int, help="show what becomes of one seed")
     given = parser.parse_args(arguments)
@@ -57,6 +58,7 @@ def main(arguments: list[str]) -> int:
     until, known = time.monotonic() + 60 * given.minutes, done(given.path)
     counts, seed = Counter(known.values()), max(known, default=-1) + 1
     _say(f"{given.path}: from seed {seed}, for {given.minutes:g} minutes")
+    given.path.parent.mkdir(parents=True, exist_ok=True)
     with given.path.open("a") as file:
         while time.monotonic() < until:
             found = run(seed)

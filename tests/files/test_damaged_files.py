@@ -19,6 +19,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 import tnshare as tn
+from tnshare.files._state import Keys
 
 # Prime numbers of seeds, so that every mutation has its turn with every kind.
 SEEDS = {"decomposition": 180, "dict": 90, "array": 90, "state": 180, "older dict": 90, "older state": 90}
@@ -235,3 +236,14 @@ def test_a_network_with_more_ranks_than_tasks_comes_back(path: Path, method: str
         np.testing.assert_array_equal(
             tn.compose(again.network, again.factors), tn.compose(network, fewer.factors)
         )
+
+
+@pytest.mark.parametrize("words", [("fry", "fry"), ("", ""), ("", "fry"), ("fry", None)])
+def test_keys_come_back_as_keys_whatever_their_word(path: Path, words: tuple[str | None, ...]) -> None:
+    """Seed 9,458 of the fuzzer: two keys with no word came back as arrays."""
+    numbers = [np.arange(n, n + 2, dtype=np.uint32) for n in range(2)]
+    given = tuple(n if w is None else Keys(w, n) for w, n in zip(words, numbers, strict=True))
+    tn.save(path, tn.State({}, ({}, {}), constants={"key": given}))
+    for one, n, word in zip(tn.load(path).constants["key"], numbers, words, strict=True):
+        assert (one.implementation if isinstance(one, Keys) else None) == word
+        np.testing.assert_array_equal(one.numbers if isinstance(one, Keys) else one, n)

@@ -126,11 +126,11 @@ def _alike(values: Sequence[Any]) -> TypeGuard[Sequence[NDArray]]:
 
 def _describe_constant(name: str, values: Sequence[Constant], arrays: Arrays) -> dict[str, Any]:
     """What JSON holds itself as it is, arrays and keys by where their numbers are."""
-    keys = {value.implementation if isinstance(value, Keys) else "" for value in values}
+    keys = {value.implementation if isinstance(value, Keys) else None for value in values}
     numbers = [value.numbers if isinstance(value, Keys) else value for value in values]
     if len(keys) == 1 and len(values) > 1 and _alike(numbers):
         (implementation,) = keys
-        kept = {"keys": implementation} if implementation else {}
+        kept = {} if implementation is None else {"keys": implementation}
         return {"array": arrays.put(name, np.stack(numbers)), **kept}
 
     def one(value: Constant) -> dict[str, Any]:

@@ -24,6 +24,7 @@ sys.path[:0] = [str(ROOT / "tests" / "helpers"), str(ROOT), str(ROOT / "backends
 
 import kinds_of_files  # noqa: E402
 import law_of_files  # noqa: E402
+from resumed import done  # noqa: E402
 
 CHUNK = 100
 KINDS = (*kinds_of_files.PLAIN, *kinds_of_files.TORCH, *kinds_of_files.JAX)
@@ -38,17 +39,6 @@ def options() -> argparse.Namespace:
     parser.add_argument("--log", type=Path, default=ROOT / "build" / "deep" / "files.jsonl")
     parser.add_argument("--seed", type=int, help="one file of each kind, and what comes of it")
     return parser.parse_args()
-
-
-def done(log: Path) -> list[dict[str, Any]]:
-    """What the log has; the last line may be half a line."""
-    found = []
-    for line in log.read_text().splitlines() if log.exists() else ():
-        try:
-            found.append(json.loads(line))
-        except ValueError:
-            continue
-    return found
 
 
 def chunk(judge: law_of_files.Judge, first: int, count: int) -> dict[str, Any]:

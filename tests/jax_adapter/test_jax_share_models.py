@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tnshare_jax as tnj
 from tolerances import close
+from varied_trees import varied
 
 import tnshare as tn
 
@@ -15,17 +16,6 @@ jnp = jax.numpy
 T = 3
 TERMS = 128  # of layers of up to eight, one after another, with norms, and of their bonds
 X = np.random.default_rng(2).standard_normal((5, 6)).astype(np.float32)
-
-
-def varied(tree, count=T):
-    random = np.random.default_rng(1)
-
-    def changed(leaf):
-        if not hasattr(leaf, "dtype") or not jnp.issubdtype(leaf.dtype, jnp.inexact):
-            return leaf
-        return jnp.asarray(np.asarray(leaf) + 0.1 * random.normal(size=leaf.shape), leaf.dtype)
-
-    return [jax.tree.map(changed, tree) for _ in range(count)]
 
 
 def check(trees, run, soft, method="tucker", vmap=jax.vmap, jit=jax.jit, **options):

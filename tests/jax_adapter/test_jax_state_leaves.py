@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 import pytest
+import tnshare_jax as tnj
+from varied_trees import varied
 
 import tnshare as tn
 
-jax = pytest.importorskip("jax")
-tnj = pytest.importorskip("tnshare_jax")
 jnp = jax.numpy
 
 T = 3
 X = np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32)
-
-
-def varied(tree, count=T):
-    random = np.random.default_rng(1)
-
-    def changed(leaf):
-        if not hasattr(leaf, "dtype") or not jnp.issubdtype(leaf.dtype, jnp.inexact):
-            return leaf
-        return jnp.asarray(np.asarray(leaf) + 0.1 * random.normal(size=leaf.shape), leaf.dtype)
-
-    return [jax.tree.map(changed, tree) for _ in range(count)]
 
 
 def square(start):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple
 
 import numpy as np
@@ -73,8 +72,7 @@ def fit_codes(
     return found, errors
 
 
-@dataclass(frozen=True)
-class CodePart:
+class CodePart(NamedTuple):
     """The codes of one weight: which factor holds them, their shape in it, and where they begin in a row."""
 
     weight: str

@@ -133,6 +133,14 @@ def test_a_description_that_makes_no_sense_is_refused_in_words(path: Path, chang
         tn.load(path)
 
 
+def test_numbers_that_belong_to_nothing_are_refused(path: Path) -> None:
+    """An entry that was taken out of the description, whose array is still there."""
+    tn.save(path, {"one": np.ones(2), "two": np.ones(3)})
+    seal(path, lambda content: content["entries"].pop())
+    with pytest.raises(tn.TnshareError, match="it has arrays that belong to nothing"):
+        tn.load(path)
+
+
 def _as_array(path: Path) -> None:
     with path.open("wb") as file:
         np.save(file, np.ones(3))
